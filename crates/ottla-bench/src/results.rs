@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
 use crate::machine::Machine;
+use crate::scenario::Plot;
 use crate::statistics::{Ratio, Summary, Verdict};
 pub use curve::{Curve, Quantiles};
 
@@ -71,26 +72,10 @@ pub struct ScenarioResult {
     pub differences: Vec<String>,
     /// Requirements of the scenario that the run could not meet.
     pub notes: Vec<String>,
-    pub plots: Vec<PlotSpec>,
+    pub plots: Vec<Plot>,
     pub points: Vec<PointResult>,
     /// The scenario's file.
     pub text: String,
-}
-
-/// A plot, as defined by the scenario.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlotSpec {
-    pub title: String,
-    pub x: String,
-    pub y: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    #[serde(default)]
-    pub logarithmic_x: bool,
-    #[serde(default)]
-    pub logarithmic_y: bool,
-    #[serde(default)]
-    pub trend: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

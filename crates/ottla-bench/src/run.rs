@@ -36,8 +36,8 @@ use ottla_client::properties;
 
 use crate::machine::{self, Machine};
 use crate::results::{
-    Curve, PlotSpec, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, Shape,
-    TargetRuns, VERSION, table, utc,
+    Curve, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, Shape, TargetRuns,
+    VERSION, table, utc,
 };
 use crate::scenario::published::shown_at;
 use crate::scenario::quantities::shown_bytes;
@@ -239,15 +239,6 @@ fn check_room(scenario: &Scenario, points: &[Point], free: u64, place: &str) -> 
 }
 
 fn empty_result(scenario: &Scenario, plan: &RunPlan) -> ScenarioResult {
-    let plot = |plot: &crate::scenario::Plot| PlotSpec {
-        title: plot.title.clone(),
-        x: plot.x.clone(),
-        y: plot.y.clone(),
-        by: plot.by.clone(),
-        logarithmic_x: plot.logarithmic_x,
-        logarithmic_y: plot.logarithmic_y,
-        trend: plot.trend,
-    };
     ScenarioResult {
         name: scenario.name.clone(),
         title: scenario.title.clone(),
@@ -255,7 +246,7 @@ fn empty_result(scenario: &Scenario, plan: &RunPlan) -> ScenarioResult {
         published_on: scenario.published_on.clone(),
         differences: scenario.differences(&plan.changes),
         notes: Vec::new(),
-        plots: scenario.plots.iter().map(plot).collect(),
+        plots: scenario.plots.clone(),
         points: Vec::new(),
         text: scenario.text.clone(),
     }

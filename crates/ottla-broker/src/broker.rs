@@ -7,16 +7,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_context::{BrokerState, Limits, NodeContext, StopStep};
+use ottla_context::NodeContext;
 use ottla_coordination::{Groups, ShareGroups, Surroundings, Transactions};
-use ottla_metadata::MetadataImage;
 use ottla_net::{Authorizer, BrokerPeers, Network, RequestContext, RequestMemory};
 use ottla_node::auto_topic_creation::AutoTopicCreation;
 use ottla_node::dir_assignments::DirAssignments;
 use ottla_node::dir_reports::DirReports;
 use ottla_node::membership::heartbeats::Heartbeats;
 use ottla_node::producer_id_blocks::ProducerIdBlocks;
-
 use ottla_node::quorum_handle::answer;
 use ottla_node::{ControllerHandle, ControllerRequest, Node};
 use ottla_partition::cleaner::Cleaner;
@@ -27,9 +25,8 @@ use ottla_raft::wire::QuorumApi;
 use ottla_remote::RemoteLogs;
 use ottla_replica::Event;
 use ottla_storage::log_dirs::{DirFailure, Loading, LogDirs};
-use ottla_sync::Guard;
 use ottla_sync::task::Handle;
-use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
+use ottla_types::{BrokerEpoch, ErrorCode};
 
 use crate::api::fetch::sessions::FetchSessions;
 use crate::listeners::OpenListeners;
@@ -68,6 +65,15 @@ pub struct Broker {
     pub(crate) quotas: Quotas,
     /// Bounds the memory for decompressing and recompressing batches.
     pub(crate) compression_memory: RequestMemory,
+}
+
+/// Configuration, metadata image, clock and state are those of the node.
+impl std::ops::Deref for Broker {
+    type Target = NodeContext;
+
+    fn deref(&self) -> &NodeContext {
+        &self.context
+    }
 }
 
 impl Broker {
@@ -209,58 +215,6 @@ impl Broker {
         for partition in self.partitions.load().iter() {
             partition.wake_all();
         }
-    }
-
-    /// The resources that the machine grants this process.
-    pub fn limits(&self) -> Limits {
-        self.context.limits()
-    }
-
-    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
-        self.context.config()
-    }
-
-    /// The cluster image as this broker knows it.
-    pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
-        self.context.metadata()
-    }
-
-    pub fn broker_id(&self) -> BrokerId {
-        self.context.broker_id()
-    }
-
-    /// Milliseconds of the node's monotonic clock. Use it for waits and deadlines.
-    pub fn now_ms(&self) -> u64 {
-        self.context.now_ms()
-    }
-
-    /// The wall clock. Use it for stored timestamps.
-    pub fn timestamp(&self) -> Timestamp {
-        self.context.timestamp()
-    }
-
-    pub fn state(&self) -> BrokerState {
-        self.context.state()
-    }
-
-    /// Returns when the broker starts to stop.
-    pub async fn stopping(&self) {
-        self.context.stopping().await;
-    }
-
-    /// The current step of the stop; `None` before the stop.
-    pub fn stop_step(&self) -> Option<StopStep> {
-        self.context.stop_step()
-    }
-
-    /// Makes a current or future stop not wait for other nodes.
-    pub fn hurry(&self) {
-        self.context.hurry();
-    }
-
-    /// Why the broker stopped by itself; `None` if it did not, or was asked to stop.
-    pub fn failure(&self) -> Option<&str> {
-        self.context.failure()
     }
 
     /// The local replica of a partition, or the error for a client if there is none.

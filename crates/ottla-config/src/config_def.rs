@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use ottla_types::named_enum;
+use ottla_types::{iso_duration_ms, named_enum};
 
 named_enum! {
     /// The type of a setting's value. `DescribeConfigs` responses contain the discriminants.
@@ -630,47 +630,7 @@ fn is_share_offset_reset(value: &str) -> bool {
 /// The duration in `share.auto.offset.reset=by_duration:…`; `None` for other values.
 pub fn share_offset_reset_duration_ms(value: &str) -> Option<i64> {
     let value = value.to_ascii_lowercase();
-    iso_duration_ms(value.strip_prefix("by_duration:")?)
-}
-
-/// Parses `PnDTnHnMn.nS` like `java.time.Duration`, in lower case and not negative.
-fn iso_duration_ms(text: &str) -> Option<i64> {
-    let rest = text.strip_prefix('p')?;
-    let (days, mut time) = match rest.split_once('t') {
-        Some((days, time)) if !time.is_empty() => (days, time),
-        Some(_) => return None,
-        None => (rest, ""),
-    };
-    let mut total_ms = 0_i64;
-    let mut add = |number: &str, unit_ms: i64| {
-        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let number: i64 = number.parse().ok().filter(|_| is_number)?;
-        total_ms = total_ms.checked_add(number.checked_mul(unit_ms)?)?;
-        Some(())
-    };
-    let mut is_any_given = !days.is_empty();
-    if !days.is_empty() {
-        add(days.strip_suffix('d')?, 86_400_000)?;
-    }
-    for (unit, unit_ms) in [('h', 3_600_000), ('m', 60_000), ('s', 1000)] {
-        let Some((number, rest)) = time.split_once(unit) else {
-            continue;
-        };
-        is_any_given = true;
-        time = rest;
-        match number.split_once('.') {
-            Some((whole, fraction)) if unit == 's' => {
-                add(whole, unit_ms)?;
-                if !fraction.is_empty() {
-                    // Fractions of a millisecond are dropped.
-                    add(fraction, 0)?;
-                    add(&format!("{fraction:0<3}")[..3], 1)?;
-                }
-            }
-            _ => add(number, unit_ms)?,
-        }
-    }
-    (time.is_empty() && is_any_given).then_some(total_ms)
+    iso_duration_ms(value.strip_prefix("by_duration:")?).filter(|ms| *ms >= 0)
 }
 
 /// Parses `id@host:port`, the format of `controller.quorum.voters`.

@@ -48,10 +48,7 @@ impl Cookie {
 
     /// The header `Set-Cookie` for a browser whose request had these headers.
     pub(crate) fn set(&self, headers: &HeaderMap, token: &str) -> String {
-        let secure = match is_secure(headers) {
-            true => "; Secure",
-            false => "",
-        };
+        let secure = if is_secure(headers) { "; Secure" } else { "" };
         let age = self.age.map(|it| format!("; Max-Age={}", it.as_secs()));
         format!(
             "{}={token}; Path=/; HttpOnly; SameSite=Strict{}{secure}",
@@ -101,10 +98,7 @@ mod tests {
             assert_eq!(cookie.token(&back), Some("secret"));
             // The cookie of another console on this host and, without TLS, of a console with TLS.
             assert_eq!(Cookie::new(None).token(&back), None);
-            let other = match is_secure {
-                true => "http",
-                false => "https",
-            };
+            let other = if is_secure { "http" } else { "https" };
             let back = headers(&[("x-forwarded-proto", other), ("cookie", &*sent)]);
             assert_eq!(cookie.token(&back), None);
         }

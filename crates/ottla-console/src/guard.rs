@@ -135,12 +135,11 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
 /// login.
 fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Problem> {
     let headers = request.headers();
-    let (most, budget) = match is_login(request.uri().path()) {
-        true => (LOGIN_BODY, console.budget.clone()),
-        false => {
-            let visit = console.visit(headers).ok_or_else(Problem::login_required)?;
-            (MOST_BODY, visit.budget.clone())
-        }
+    let (most, budget) = if is_login(request.uri().path()) {
+        (LOGIN_BODY, console.budget.clone())
+    } else {
+        let visit = console.visit(headers).ok_or_else(Problem::login_required)?;
+        (MOST_BODY, visit.budget.clone())
     };
     let length =
         text(headers, header::CONTENT_LENGTH.as_str()).and_then(|it| it.parse::<usize>().ok());

@@ -111,12 +111,11 @@ fn reassign(
                     .collect()
             };
             let isr = without_unneeded(&partition.isr);
-            let current = match isr.is_empty() {
-                true => partition.replicas.to_vec(),
-                false => {
-                    change.target_isr = isr;
-                    without_unneeded(&partition.replicas)
-                }
+            let current = if isr.is_empty() {
+                partition.replicas.to_vec()
+            } else {
+                change.target_isr = isr;
+                without_unneeded(&partition.replicas)
             };
             let removing = difference(&current, &replicas);
             let original: Vec<_> = current.into_iter().filter(|it| !is_added(it)).collect();

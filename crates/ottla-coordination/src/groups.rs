@@ -22,7 +22,7 @@ use ottla_sync::task::JoinError;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
 use crate::runtime::{Coordinators, Shard, ShardedCoordinator, compression_of};
-use crate::share_groups::{Persister, ShareCoordinators};
+use crate::share_groups::{ShareCoordinators, persister};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
 
@@ -311,13 +311,8 @@ async fn initialize_share_state(
         state_epoch: command.state_epoch,
         start_offset: Offset::UNKNOWN,
     });
-    let answers = Persister::each(
-        &groups.share_coordinators,
-        requests.collect(),
-        |share_groups, request| async move { Persister::initialize_state(&share_groups, request).await },
-    );
+    let answers = persister::each(&groups.share_coordinators, requests.collect()).await;
     let (mut done, mut refused) = (BTreeMap::new(), BTreeMap::new());
-    let answers = answers.await;
     for ((topic_id, partition), answer) in keys.into_iter().zip(answers) {
         let failure = answer.err();
         if let Some(failure) = &failure {

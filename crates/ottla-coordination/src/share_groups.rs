@@ -4,7 +4,7 @@
 //! The three parts may be on three brokers: the group coordinator knows the members (`groups.rs`);
 //! the leader of a partition hands out its records ([`LedPartitions`]); the share coordinator
 //! persists the delivery state ([`ShareCoordinators`], in `__share_group_state`). Leaders reach it
-//! through [`Persister`], and write to the topics of [`DeadLetterQueues`].
+//! through [`persister`], and write to the topics of [`DeadLetterQueues`].
 
 mod coordinator_config;
 mod coordinators;
@@ -15,7 +15,7 @@ mod latest_offsets;
 mod led_by_key;
 mod led_partition;
 mod led_partitions;
-mod persister;
+pub mod persister;
 mod questions;
 mod requests;
 mod settings;
@@ -44,7 +44,7 @@ pub use latest_offsets::latest_offsets;
 pub use led_by_key::LedByKey;
 pub use led_partition::{LedPartition, Reading};
 pub use led_partitions::LedPartitions;
-pub use persister::{AT_ONCE, Persister};
+pub use persister::AT_ONCE;
 pub use questions::{DeleteState, ReadSummary, StateQuestion};
 pub use requests::{answer, ask_for_each};
 pub use settings::GroupSettings;

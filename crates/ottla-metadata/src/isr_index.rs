@@ -50,14 +50,13 @@ impl IsrIndex {
                 let found = of_broker.binary_search_by_key(topic, |it| it.topic);
                 found.is_ok()
             };
-            let mut next: PartitionsByTopic = match changed_topics().count() * 2 > topics.size() {
+            let mut next: PartitionsByTopic = if changed_topics().count() * 2 > topics.size() {
                 // Cheaper than to remove most of them from the tree one by one.
-                true => {
-                    let rest = topics.iter().filter(|&(topic, _)| !is_changed(topic));
-                    let rest = rest.map(|(&topic, partitions)| (topic, Arc::clone(partitions)));
-                    rest.collect()
-                }
-                false => topics.clone(),
+                let rest = topics.iter().filter(|&(topic, _)| !is_changed(topic));
+                let rest = rest.map(|(&topic, partitions)| (topic, Arc::clone(partitions)));
+                rest.collect()
+            } else {
+                topics.clone()
             };
             for of_topic in changed_topics() {
                 let topic = of_topic[0].topic;

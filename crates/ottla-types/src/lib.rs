@@ -16,6 +16,7 @@
 )]
 
 mod error_code;
+mod iso_duration;
 mod named_enum;
 mod numbers;
 mod plantable_bugs;
@@ -23,6 +24,7 @@ mod topic;
 mod uuid;
 
 pub use error_code::ErrorCode;
+pub use iso_duration::iso_duration_ms;
 pub use numbers::{
     BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, ProducerEpoch,
     ProducerId, Sequence, Timestamp,

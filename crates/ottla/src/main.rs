@@ -9,6 +9,7 @@ use scripts::{Called, environment};
 
 mod broken_pipe;
 mod colours;
+mod columns;
 mod command_line;
 mod completions;
 mod config_providers;

@@ -43,6 +43,7 @@ mod dump_log;
 mod e2e_latency;
 mod features;
 mod get_offsets;
+mod group_arguments;
 mod groups;
 mod leader_election;
 mod log_dirs;

@@ -21,13 +21,7 @@ impl<'a> Run<'a> {
 
     /// Runs a check and prints its result after its name.
     pub fn check(&mut self, name: &str, check: impl FnOnce() -> Result<String>) {
-        let outcome = check();
-        self.tally.add(Tally::of(outcome.is_ok()));
-        match outcome {
-            Ok(seen) if seen.is_empty() => println!("ok   {name}"),
-            Ok(seen) => println!("ok   {name}: {seen}"),
-            Err(error) => println!("FAIL {name}: {error:#}"),
-        }
+        self.tally.check(name, check());
     }
 
     /// Whether the program is available; otherwise reports what is skipped.

@@ -129,23 +129,18 @@ impl Browser {
 
     /// The value of an expression of JavaScript in the page.
     pub fn evaluate(&mut self, expression: &str) -> Result<Value> {
-        let mut answer = self.call(
-            "Runtime.evaluate",
-            json!({"expression": expression, "returnByValue": true}),
-        )?;
-        ensure!(
-            answer["exceptionDetails"].is_null(),
-            "{expression}: {}",
-            answer["exceptionDetails"]
-        );
-        Ok(answer["result"]["value"].take())
+        self.value_of(expression, false)
     }
 
     /// The value that a promise of the page resolves to.
     pub fn evaluate_promise(&mut self, expression: &str) -> Result<Value> {
+        self.value_of(expression, true)
+    }
+
+    fn value_of(&mut self, expression: &str, is_promise: bool) -> Result<Value> {
         let mut answer = self.call(
             "Runtime.evaluate",
-            json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": is_promise}),
         )?;
         ensure!(
             answer["exceptionDetails"].is_null(),

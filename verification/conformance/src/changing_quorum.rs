@@ -14,16 +14,17 @@
 //! once and in order, and the controllers' metadata logs must be byte-identical over their common
 //! range.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::conformance::tools::{QUORUM, TOPICS};
 use crate::mixed_cluster::clients::{Access, Clients};
+use crate::run_dir::SeededRun;
 use crate::seeded::{self, Seeded};
-use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, reference, replicas};
-use ottla_workspace::{process, workspace};
+use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
+use ottla_workspace::process;
 
 const TOPIC: &str = "orders";
 const PARTITIONS: &str = "3";
@@ -42,15 +43,8 @@ pub struct Options {
     /// Number of faults of voters.
     #[arg(long, default_value_t = 4)]
     troubles: usize,
-    /// Seed of the random choices; a new one for each run by default.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Parent directory of the run's directory; by default the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run: SeededRun,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -58,11 +52,8 @@ pub fn run(options: &Options) -> Result<()> {
         options.controllers.len() > 2 && !options.brokers.is_empty(),
         "--controllers needs three names or more, and --brokers one"
     );
-    let seed = options.seed.unwrap_or_else(seeded::chance);
-    let target = reference::run_dir("changing-quorum");
-    let dir = options.dir.clone().unwrap_or(target);
-    let dir = dir.join(format!("seed-{seed}"));
-    workspace::make_empty(&dir)?;
+    let seed = options.run.seed();
+    let dir = options.run.make("changing-quorum", seed)?;
     println!(
         "controllers {}, brokers {}, {} troubles, seed {seed}",
         options.controllers.join(", "),
@@ -71,7 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let told = Story::begin(options, &dir)
         .and_then(|mut story| story.tell(options, &mut Seeded::new(seed), &dir));
-    seeded::conclude(told, seed, &dir, options.keep)
+    seeded::conclude(told, seed, &dir, options.run.run_dir.keep)
 }
 
 /// The leader and voters that the quorum reports.

@@ -12,16 +12,15 @@ mod elections;
 mod membership;
 mod reassignments;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::conformance::comparison::{self, KnownDifferences};
+use crate::run_dir::RunDir;
 use desk::{Desk, LARGEST_FETCH};
-use ottla_peers::{Cluster, Peer, reference};
+use ottla_peers::{Cluster, Peer};
 use ottla_workspace::report::Tally;
-use ottla_workspace::workspace;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -34,12 +33,8 @@ pub struct Options {
     /// Only this part; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Parent directory of the run's directory; by default the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -64,9 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.brokers.len() != RACKS.len() {
         bail!("--brokers needs {} names", RACKS.len());
     }
-    let target = reference::run_dir("cluster-admin");
-    let dir = options.dir.clone().unwrap_or(target);
-    workspace::make_empty(&dir)?;
+    let dir = options.run_dir.make("cluster-admin")?;
     let mut cluster = plan(options, &dir)?;
     cluster.start()?;
     println!(
@@ -89,13 +82,9 @@ pub fn run(options: &Options) -> Result<()> {
             Part::Elections => elections::run(&mut desk),
             Part::Membership => membership::run(&mut desk),
         };
-        match &outcome {
-            Ok(()) => println!("ok   {part:?} ({:.0?})", began.elapsed()),
-            Err(error) => println!("FAIL {part:?}: {error:#}"),
-        }
-        tally.add(Tally::of(outcome.is_ok()));
+        let took = outcome.map(|()| format!("{:.0?}", began.elapsed()));
         // Each part continues from the state that the previous one left.
-        if outcome.is_err() {
+        if !tally.check(&format!("{part:?}"), took) {
             break;
         }
     }
@@ -104,7 +93,7 @@ pub fn run(options: &Options) -> Result<()> {
         tally.failed += 1;
     }
     tally.add(compare(&desk));
-    tally.conclude(&dir, options.keep)
+    tally.conclude(&dir, options.run_dir.keep)
 }
 
 fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {

@@ -24,21 +24,18 @@ pub use stage::Options;
 use stage::{PARTITIONS, Stage, Work};
 
 use crate::seeded::{self, Seeded};
-use ottla_peers::reference;
-use ottla_workspace::workspace;
 
 pub fn run(options: &Options) -> Result<()> {
     ensure!(!options.brokers.is_empty(), "--brokers needs a name");
-    let seed = options.seed.unwrap_or_else(seeded::chance);
-    let dir = reference::run_dir("exactly-once").join(format!("seed-{seed}"));
-    workspace::make_empty(&dir)?;
+    let seed = options.run.seed();
+    let dir = options.run.make("exactly-once", seed)?;
     println!(
         "brokers {}, {} kills, seed {seed}",
         options.brokers.join(", "),
         options.kills
     );
     let outcome = tell(options, &mut Seeded::new(seed), &dir);
-    seeded::conclude(outcome, seed, &dir, options.keep)
+    seeded::conclude(outcome, seed, &dir, options.run.run_dir.keep)
 }
 
 /// Runs the whole scenario and returns the violations.

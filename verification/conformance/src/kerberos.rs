@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair, reference};
+use crate::run_dir::RunDir;
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
 use ottla_workspace::report::Tally;
-use ottla_workspace::{process, toolchain, workspace};
+use ottla_workspace::{process, toolchain};
 use realm::{AUTHORIZER, MODULE, Realm};
 
 /// The only topic. Nobody but super users sees it.
@@ -39,9 +40,8 @@ const TOKENS: [&[u8]; 3] = [
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Keep the folder of a run that found nothing too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 /// The result of a client's request.
@@ -71,9 +71,7 @@ struct Side {
 
 pub fn run(options: &Options) -> Result<()> {
     toolchain::require(&toolchain::KERBEROS)?;
-    let dir = reference::run_dir("kerberos");
-    workspace::make_empty(&dir)?;
-    let dir = dir.canonicalize()?;
+    let dir = options.run_dir.make("kerberos")?.canonicalize()?;
     let realm = Realm::start(&dir.join("realm"), &PRINCIPALS)?;
     let sides = [
         Side::start("kafka", &realm, &dir)?,
@@ -81,11 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     ];
     let mut tally = Tally::default();
     let mut check = |what: &str, outcome: Result<()>| {
-        match &outcome {
-            Ok(()) => println!("ok   {what}"),
-            Err(error) => println!("FAIL {what}: {error:#}"),
-        }
-        tally.add(Tally::of(outcome.is_ok()));
+        tally.check(what, outcome.map(|()| String::new()));
     };
     for case in cases(&realm)? {
         let login = case.write(&dir)?;
@@ -117,7 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
         replication::replicate(&realm, &dir),
     );
     drop(realm);
-    tally.conclude(&dir, options.keep)
+    tally.conclude(&dir, options.run_dir.keep)
 }
 
 fn cases(realm: &Realm) -> Result<Vec<Case>> {

@@ -23,6 +23,7 @@ mod peer;
 mod raised_quorum;
 mod report_in_browser;
 mod rolling_security;
+mod run_dir;
 mod seeded;
 mod take_over;
 mod tiered;

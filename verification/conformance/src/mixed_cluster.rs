@@ -17,7 +17,7 @@ mod namespaces;
 pub mod secured;
 mod troubles;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
@@ -25,12 +25,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::run_dir::SeededRun;
 use crate::seeded::{self, Seeded};
 use clients::{Access, Clients};
 use links::Links;
-use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, reference, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
-use ottla_workspace::{process, workspace};
+use ottla_workspace::process;
 use secured::{Secured, WayIn};
 use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
@@ -72,15 +73,8 @@ pub struct Options {
     /// several values, one run for each.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["combined", "namespaces"])]
     secured: Vec<WayIn>,
-    /// Seed of the random choices; a new one for each run by default.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Parent directory of the run's directory; by default the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run: SeededRun,
 }
 
 impl Options {
@@ -122,7 +116,7 @@ pub fn run(options: &Options) -> Result<()> {
         let status = again.args(std::env::args_os().skip(1)).status()?;
         std::process::exit(status.code().unwrap_or(1));
     }
-    let seed = options.seed.unwrap_or_else(seeded::chance);
+    let seed = options.run.seed();
     if options.secured.is_empty() {
         return run_once(options, None, seed);
     }
@@ -131,12 +125,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
-    let dir = options
-        .dir
-        .clone()
-        .unwrap_or_else(|| reference::run_dir("mixed-cluster"))
-        .join(format!("seed-{seed}"));
-    workspace::make_empty(&dir)?;
+    let dir = options.run.make("mixed-cluster", seed)?;
     let what = match &options.rolling {
         Some(peer) => format!("handed to {peer} one by one and back"),
         None => format!("{} troubles", options.troubles),
@@ -170,7 +159,7 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
         }
         wrong
     });
-    seeded::conclude(outcome, seed, &dir, options.keep)
+    seeded::conclude(outcome, seed, &dir, options.run.run_dir.keep)
 }
 
 /// The direction of a hand-over of a broker's directory.

@@ -19,9 +19,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::mixed_cluster;
 use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history::{self, Produced};
+use crate::run_dir::SeededRun;
 use crate::seeded::{self, Seeded};
-use ottla_peers::{Cluster, InstalledPeer, Peer, reference, tiered};
-use ottla_workspace::{process, workspace};
+use ottla_peers::{Cluster, InstalledPeer, Peer, tiered};
+use ottla_workspace::process;
 
 const TOPIC: &str = "archived";
 const PARTITIONS: usize = 3;
@@ -37,12 +38,8 @@ pub struct Options {
     /// Number of kills; each hits one broker, of each kind in turn.
     #[arg(long, default_value_t = 6)]
     kills: usize,
-    /// Seed of the random choices; a new one for each run by default.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run: SeededRun,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -50,9 +47,8 @@ pub fn run(options: &Options) -> Result<()> {
         options.brokers.len() >= REPLICAS,
         "--brokers needs {REPLICAS} names or more"
     );
-    let seed = options.seed.unwrap_or_else(seeded::chance);
-    let dir = reference::run_dir("mixed-tiered").join(format!("seed-{seed}"));
-    workspace::make_empty(&dir)?;
+    let seed = options.run.seed();
+    let dir = options.run.make("mixed-tiered", seed)?;
     let brokers = options.brokers.join(", ");
     println!("brokers {brokers}, {} kills, seed {seed}", options.kills);
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
@@ -62,7 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    seeded::conclude(outcome, seed, &dir, options.keep)
+    seeded::conclude(outcome, seed, &dir, options.run.run_dir.keep)
 }
 
 struct Story {

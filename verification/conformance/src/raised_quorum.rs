@@ -8,7 +8,7 @@
 //! Each controller is restarted during the run and must know its level, and the metadata logs must
 //! be byte-identical over their common range.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +18,7 @@ use crate::changing_quorum::{Described, described, directory_id};
 use crate::conformance::comparison::{self, KnownDifferences, Line};
 use crate::conformance::printed::Compared;
 use crate::conformance::tools::{FEATURES, QUORUM, TOPICS, Tool};
+use crate::run_dir::RunDir;
 use ottla_peers::{Cluster, InstalledPeer, Peer, reference, replicas};
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
@@ -46,12 +47,8 @@ pub struct Options {
         default_value = "ottla,ottla+ottla+ottla,ottla+kafka+kafka,kafka+ottla+kafka"
     )]
     quorums: Vec<String>,
-    /// Parent directory of the run's directory; by default the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -61,11 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
             "--quorums {quorum}: a quorum has one controller or three"
         );
     }
-    let target = reference::run_dir("raised-quorum");
-    let dir = options.dir.clone().unwrap_or(target);
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
+    let dir = options.run_dir.make("raised-quorum")?;
     let mut tally = Tally::default();
     for reference in REFERENCES {
         let controllers = size_of(reference);
@@ -86,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
             tally.failed += outcome.unknown.len();
         }
     }
-    tally.conclude(&dir, options.keep)
+    tally.conclude(&dir, options.run_dir.keep)
 }
 
 fn size_of(quorum: &str) -> usize {

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::mixed_cluster::clients::{Access, Clients};
 use crate::mixed_cluster::secured::{self, NODE, WORKER, WayIn};
+use crate::run_dir::RunDir;
 use crate::seeded;
-use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, reference, replicas};
-use ottla_workspace::{process, workspace};
+use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, replicas};
+use ottla_workspace::process;
 
 const PARTITIONS: usize = 3;
 /// Written through the plain listener, until that goes.
@@ -36,12 +37,8 @@ pub struct Options {
     /// The controllers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
     controllers: Vec<String>,
-    /// Where the run's folder is made, in place of the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the folder of a run that found nothing too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -49,12 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
         options.brokers.len() > 2 && options.controllers.len() > 2,
         "--brokers and --controllers need three names or more: one at a time is down"
     );
-    let dir = match &options.dir {
-        Some(parent) => parent.join("rolling-security"),
-        None => reference::run_dir("rolling-security"),
-    };
-    workspace::make_empty(&dir)?;
-    let dir = dir.canonicalize()?;
+    let dir = options.run_dir.make("rolling-security")?.canonicalize()?;
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
         let wrong = story.tell();
         if !wrong.as_ref().is_ok_and(Vec::is_empty) {
@@ -62,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    seeded::conclude(outcome, 0, &dir, options.keep)
+    seeded::conclude(outcome, 0, &dir, options.run_dir.keep)
 }
 
 /// How far the cluster has come: the numbers of the steps in the runbook.

@@ -24,15 +24,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::seeded::{self, Seeded};
+use crate::run_dir::SeededRun;
+use crate::seeded::Seeded;
 use endings::{Deck, Ending};
 use model::Findings;
 use ottla_peers::{
     InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, free_port_pair, is_orderly,
-    reference,
 };
 use ottla_workspace::report::Tally;
-use ottla_workspace::workspace;
 use story::Story;
 use table::Turn;
 use workload::Workload;
@@ -42,9 +41,6 @@ pub struct Options {
     /// Number of times that the directory changes hands.
     #[arg(long, default_value_t = 10)]
     changes: usize,
-    /// Seed of the random choices; a new one for each run by default.
-    #[arg(long)]
-    seed: Option<u64>,
     /// The broker that writes the directory first: the name of a file in peers/.
     #[arg(long, default_value = "kafka")]
     from: String,
@@ -63,22 +59,13 @@ pub struct Options {
     /// The port of the client listener; the controller listens on the next one.
     #[arg(long)]
     port: Option<u16>,
-    /// Parent directory of the run's directory; by default the target directory.
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run: SeededRun,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let seed = options.seed.unwrap_or_else(seeded::chance);
-    let dir = options
-        .dir
-        .clone()
-        .unwrap_or_else(|| reference::run_dir("take-over"))
-        .join(format!("seed-{seed}"));
-    workspace::make_empty(&dir)?;
+    let seed = options.run.seed();
+    let dir = options.run.make("take-over", seed)?;
     let mut run = Run::begin(options, seed, &dir)?;
     println!(
         "{} and {} take over {} from each other, {} changes of hands, seed {seed}",
@@ -92,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     match outcome {
         Ok(()) if tally.failed == 0 => {
             drop(run);
-            if !options.keep {
+            if !options.run.run_dir.keep {
                 std::fs::remove_dir_all(&dir)?;
             }
             println!("{tally}");

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::run_dir::RunDir;
 use ottla_peers::tiered::{self, S3Server, StoreServer};
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
 use ottla_testkit::words;
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
@@ -32,22 +33,16 @@ pub struct Options {
     /// its jars and dependencies, or with its source.
     #[arg(long, value_name = "DIR")]
     plugin: Option<Option<PathBuf>>,
-    /// Keep the folder of a run that found nothing too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = reference::run_dir("tiered");
-    workspace::make_empty(&dir)?;
+    let dir = options.run_dir.make("tiered")?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut tally = Tally::default();
-    let mut step = |what: &str, outcome: Result<String>| {
-        match &outcome {
-            Ok(seen) => println!("ok   {what}: {seen}"),
-            Err(error) => println!("FAIL {what}: {error:#}"),
-        }
-        tally.add(Tally::of(outcome.is_ok()));
+    let mut step = |what: &str, outcome| {
+        tally.check(what, outcome);
     };
     step(
         "Kafka's files in LocalTieredStorage",
@@ -85,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
         let tests = started.and_then(|server| store_tests(store, &server.endpoint()));
         step(&format!("the store and {name}"), tests);
     }
-    tally.conclude(&dir, options.keep)
+    tally.conclude(&dir, options.run_dir.keep)
 }
 
 fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use ottla_peers::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, reference,
-};
+use crate::run_dir::RunDir;
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
 
@@ -34,16 +33,12 @@ const REGISTRATION_PATIENCE: Duration = Duration::from_secs(9);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    keep: bool,
+    #[command(flatten)]
+    run_dir: RunDir,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = reference::run_dir("under-controllers");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
+    let dir = options.run_dir.make("under-controllers")?;
     let mut cluster = Cluster::new(&dir)?;
     let steps: [(&str, fn(&mut Cluster) -> Result<String>); 11] = [
         ("a broker joins", Cluster::start_broker),
@@ -74,19 +69,15 @@ pub fn run(options: &Options) -> Result<()> {
     for (what, step) in steps {
         let began = Instant::now();
         let outcome = step(&mut cluster);
-        match &outcome {
-            Ok(seen) => println!("ok   {what} ({:.1?}): {seen}", began.elapsed()),
-            Err(error) => println!("FAIL {what}: {error:#}"),
-        }
-        tally.add(Tally::of(outcome.is_ok()));
+        let outcome = outcome.map(|seen| format!("{seen} ({:.1?})", began.elapsed()));
         // Each step continues from the state that the previous one left.
-        if outcome.is_err() {
+        if !tally.check(what, outcome) {
             break;
         }
     }
     // Stops the nodes first, because they write into the folder.
     drop(cluster);
-    tally.conclude(&dir, options.keep)
+    tally.conclude(&dir, options.run_dir.keep)
 }
 
 struct Cluster {

@@ -21,20 +21,17 @@ impl Cluster {
     /// Three nodes that are both brokers and controllers, or three of each, chosen by the seed.
     pub fn drawn() -> Cluster {
         let has_separate_roles = stream("cluster").one_in(3);
-        let nodes = match has_separate_roles {
-            true => {
-                let controllers = (101..=103).map(|id| (id, "controller"));
-                let brokers = (1..=3).map(|id| (id, "broker"));
-                let voters = voters("controller", 101..=103);
-                let all = controllers.chain(brokers);
-                all.map(|(id, roles)| node(id, roles, &voters)).collect()
-            }
-            false => {
-                let voters = voters("broker", 1..=3);
-                let ids = 1..=3;
-                ids.map(|id| node(id, "broker,controller", &voters))
-                    .collect()
-            }
+        let nodes = if has_separate_roles {
+            let controllers = (101..=103).map(|id| (id, "controller"));
+            let brokers = (1..=3).map(|id| (id, "broker"));
+            let voters = voters("controller", 101..=103);
+            let all = controllers.chain(brokers);
+            all.map(|(id, roles)| node(id, roles, &voters)).collect()
+        } else {
+            let voters = voters("broker", 1..=3);
+            let ids = 1..=3;
+            ids.map(|id| node(id, "broker,controller", &voters))
+                .collect()
         };
         Cluster { nodes }
     }

@@ -154,15 +154,14 @@ impl Late {
             partition_epoch: self.term.partition_epoch,
             ..Default::default()
         };
-        match version < FIRST_VERSION_WITH_EPOCHS {
-            true => partition.new_isr = vec![leader],
-            false => {
-                partition.new_isr_with_epochs = vec![BrokerState {
-                    broker_id: leader,
-                    broker_epoch: epoch,
-                    ..Default::default()
-                }];
-            }
+        if version < FIRST_VERSION_WITH_EPOCHS {
+            partition.new_isr = vec![leader];
+        } else {
+            partition.new_isr_with_epochs = vec![BrokerState {
+                broker_id: leader,
+                broker_epoch: epoch,
+                ..Default::default()
+            }];
         }
         AlterPartitionRequest {
             broker_id: leader,

@@ -18,6 +18,18 @@ impl Tally {
         self.failed += other.failed;
     }
 
+    /// Prints and counts the outcome of a check. Returns whether it passed.
+    pub fn check(&mut self, what: &str, outcome: Result<String>) -> bool {
+        let is_passed = outcome.is_ok();
+        match outcome {
+            Ok(seen) if seen.is_empty() => println!("ok   {what}"),
+            Ok(seen) => println!("ok   {what}: {seen}"),
+            Err(error) => println!("FAIL {what}: {error:#}"),
+        }
+        self.add(Tally::of(is_passed));
+        is_passed
+    }
+
     /// Ends a suite whose outputs are in a folder: reports the result, and keeps the folder if a
     /// check failed.
     pub fn conclude(self, dir: &Path, keep: bool) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use ottla_bench::load::access::{Access, AccessArgs};
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
@@ -22,7 +22,7 @@ use ottla_bench::load::offsets;
 use ottla_bench::load::partitions::{self, PartitionsArgs};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
-use ottla_bench::load::produce::{self, ProduceOptions, Produced, RunLength};
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, RunLength, parse_acks};
 use ottla_bench::load::report::Report;
 use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
@@ -73,18 +73,8 @@ enum Mode {
 
 #[derive(Args)]
 struct BareLoopArgs {
-    #[arg(long, default_value_t = 4)]
-    connections: usize,
-    /// Requests in flight per connection.
-    #[arg(long, default_value_t = 5)]
-    in_flight: usize,
-    #[arg(long, default_value_t = 64 * 1024)]
-    batch_bytes: usize,
-    #[arg(long, default_value_t = 1_000_000_000)]
-    bytes: u64,
-    /// Send this many bytes first, without measuring them.
-    #[arg(long, default_value_t = 0)]
-    warmup_bytes: u64,
+    #[command(flatten)]
+    options: BareLoopOptions,
     /// Directory of the files; they are unlinked at once, so nothing remains.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -158,36 +148,22 @@ struct ProduceArgs {
 struct FetchArgs {
     #[command(flatten)]
     common: Common,
-    #[arg(long, default_value_t = 4)]
-    connections: usize,
-    /// Maximum bytes of one response.
-    #[arg(long, default_value_t = 1 << 20)]
-    fetch_bytes: usize,
-    /// How often the topic is read.
-    #[arg(long, default_value_t = 1)]
-    passes: usize,
+    #[command(flatten)]
+    options: FetchOptions,
     /// Read the topic again and again until the standard input ends.
     #[arg(long, conflicts_with = "passes")]
     until_input_ends: bool,
-    /// Read only this many bytes of each partition.
-    #[arg(long)]
-    partition_bytes: Option<u64>,
 }
 
 #[derive(Args)]
 struct EndToEndArgs {
     #[command(flatten)]
     common: Common,
-    #[arg(long, default_value_t = 20_000)]
-    records: u64,
+    #[command(flatten)]
+    options: EndToEndOptions,
     /// Records that are sent first, without being measured.
     #[arg(long, default_value_t = 2_000)]
     warmup_records: u64,
-    #[arg(long, default_value_t = 100)]
-    record_bytes: usize,
-    /// 1 or all.
-    #[arg(long, default_value = "1", value_parser = parse_acks)]
-    acks: i16,
 }
 
 #[derive(Args)]
@@ -482,15 +458,7 @@ fn tell(common: &Common, what: &str, elapsed: Duration) {
 }
 
 fn bare_loop(args: &BareLoopArgs) -> Result<()> {
-    let options = BareLoopOptions {
-        connections: args.connections,
-        in_flight: args.in_flight,
-        frame_bytes: args.batch_bytes,
-        bytes: args.bytes,
-        warmup_bytes: args.warmup_bytes,
-    };
-    let report = bare_loop::run(&args.dir, options)?;
-    show(args.json, &report)
+    show(args.json, &bare_loop::run(&args.dir, args.options)?)
 }
 
 fn produce(args: &ProduceArgs) -> Result<Report> {
@@ -597,19 +565,17 @@ fn measured_produce(
 
 fn fetch(args: &FetchArgs) -> Result<Report> {
     let common = &args.common;
-    ensure!(args.connections > 0, "--connections must be 1 or more");
+    ensure!(
+        args.options.connections > 0,
+        "--connections must be 1 or more"
+    );
     let topic = cluster::find_topic(&common.access.access()?, &common.topic)
         .context("fetch reads a topic that `ottla-load produce` has filled")?;
-    let options = FetchOptions {
-        connections: args.connections,
-        fetch_bytes: args.fetch_bytes,
-        passes: match args.until_input_ends {
-            true => usize::MAX,
-            false => args.passes,
-        },
-        partition_bytes: args.partition_bytes.unwrap_or(u64::MAX),
-        stop: args.until_input_ends.then(end_of_input),
-    };
+    let mut options = args.options;
+    if args.until_input_ends {
+        options.passes = usize::MAX;
+        options.stop = Some(end_of_input());
+    }
     let readings = Readings::take(common)?;
     let fetched = fetch::run(&topic, options)?;
     let mut report = readings.report(
@@ -620,7 +586,7 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
         None,
         fetched.elapsed,
     )?;
-    (report.connections, report.requests) = (args.connections, fetched.requests);
+    (report.connections, report.requests) = (args.options.connections, fetched.requests);
     report.set_records(fetched.records);
     (report.latency_of, report.latency) = ("send to answer received", fetched.latencies.report());
     Ok(report)
@@ -640,20 +606,13 @@ fn end_of_input() -> &'static AtomicBool {
 fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     let common = &args.common;
     let topic = create_topic(common, 1)?;
-    let options = EndToEndOptions {
-        records: args.records,
-        record_bytes: args.record_bytes,
-        acks: args.acks,
+    let warmup = EndToEndOptions {
+        records: args.warmup_records,
+        ..args.options
     };
-    latency::run(
-        &topic,
-        EndToEndOptions {
-            records: args.warmup_records,
-            ..options
-        },
-    )?;
+    latency::run(&topic, warmup)?;
     let readings = Readings::take(common)?;
-    let outcome = latency::run(&topic, options)?;
+    let outcome = latency::run(&topic, args.options)?;
     let payload = Some(outcome.payload_bytes);
     let mut report = readings.report(
         common,
@@ -739,15 +698,6 @@ fn parse_protocol(text: &str) -> Result<Protocol, String> {
             "{other} is not a group protocol; give consumer or classic"
         )),
     }
-}
-
-fn parse_acks(text: &str) -> Result<i16> {
-    Ok(match text {
-        "0" => 0,
-        "1" => 1,
-        "all" | "-1" => -1,
-        _ => bail!("give 0, 1 or all"),
-    })
 }
 
 fn parse_codec(text: &str) -> Result<CompressionType> {

@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde::Serialize;
 
 use super::process_usage::{ProcessUsage, UsageReport};
@@ -25,14 +26,19 @@ const FILES: usize = 6;
 /// Approximate size of a Produce response for one partition, in bytes.
 const ANSWER_BYTES: usize = 60;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct BareLoopOptions {
+    #[arg(long, default_value_t = 4)]
     pub connections: usize,
     /// Frames in flight per connection.
+    #[arg(long, default_value_t = 5)]
     pub in_flight: usize,
+    #[arg(long = "batch-bytes", default_value_t = 64 * 1024)]
     pub frame_bytes: usize,
+    #[arg(long, default_value_t = 1_000_000_000)]
     pub bytes: u64,
-    /// Bytes that are sent first and not measured.
+    /// Send this many bytes first, without measuring them.
+    #[arg(long, default_value_t = 0)]
     pub warmup_bytes: u64,
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
@@ -24,16 +25,21 @@ const EMPTY_ANSWERS: usize = 60;
 pub(super) const NO_SESSION: i32 = -1;
 
 /// The parameters of a read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct FetchOptions {
+    #[arg(long, default_value_t = 4)]
     pub connections: usize,
-    /// `max_bytes` and `partition_max_bytes` of each request.
+    /// Maximum bytes of one response, and of each partition in it.
+    #[arg(long, default_value_t = 1 << 20)]
     pub fetch_bytes: usize,
-    /// How many times everything is read.
+    /// How often the topic is read.
+    #[arg(long, default_value_t = 1)]
     pub passes: usize,
-    /// A pass stops in each partition after this many bytes; `u64::MAX` for everything.
+    /// Read only this many bytes of each partition in a pass; by default everything.
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub partition_bytes: u64,
     /// Reading ends with the next response when this is set.
+    #[arg(skip)]
     pub stop: Option<&'static AtomicBool>,
 }
 

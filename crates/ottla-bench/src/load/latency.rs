@@ -8,21 +8,26 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use ottla_records::Compression;
 use ottla_types::Timestamp;
 
 use super::fetch::FetchRequests;
 use super::prepared::{BatchShape, prepare, produce_version};
-use super::produce::receive_acknowledgement;
+use super::produce::{parse_acks, receive_acknowledgement};
 use super::topic::Topic;
 use super::wire::Connection;
 use crate::workload::latencies::Latencies;
 use crate::workload::values::{Content, ValueSizes, ValueSource};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct EndToEndOptions {
+    #[arg(long, default_value_t = 20_000)]
     pub records: u64,
+    #[arg(long, default_value_t = 100)]
     pub record_bytes: usize,
+    /// 1 or all.
+    #[arg(long, default_value = "1", value_parser = parse_acks)]
     pub acks: i16,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_records::Compression;
 use ottla_types::Timestamp;
@@ -59,6 +59,16 @@ impl ProduceOptions {
             requests_per_second: Some(records_per_second / batch_records as f64),
         }
     }
+}
+
+/// The required acknowledgements of a producer, as a number.
+pub fn parse_acks(text: &str) -> Result<i16> {
+    Ok(match text {
+        "0" => 0,
+        "1" => 1,
+        "all" | "-1" => -1,
+        _ => bail!("give 0, 1 or all"),
+    })
 }
 
 /// When a run ends.

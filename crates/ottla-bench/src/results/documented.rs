@@ -68,7 +68,7 @@ fn whole() -> ResultFile {
         runs: vec![run],
         comparisons: vec![comparison],
     };
-    let plot = PlotSpec {
+    let plot = Plot {
         title: "t".into(),
         x: "time".into(),
         y: Vec::new(),

@@ -1,7 +1,7 @@
 //! Published figures, and plot definitions.
 
 use indexmap::IndexMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::document::Section;
 use super::sweep::{At, Sweep};
@@ -57,7 +57,7 @@ impl Published {
 }
 
 /// A plot over the points of a sweep, or over the time of a run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plot {
     pub title: String,
     /// The path of a sweep, `time`, or `stored` for the size of the topic.
@@ -65,10 +65,13 @@ pub struct Plot {
     /// The figures, one line each.
     pub y: Vec<String>,
     /// A second sweep, with a line for each of its values.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    #[serde(default)]
     pub logarithmic_x: bool,
+    #[serde(default)]
     pub logarithmic_y: bool,
+    #[serde(default)]
     pub trend: bool,
 }
 

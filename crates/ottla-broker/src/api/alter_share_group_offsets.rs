@@ -19,7 +19,7 @@ use ottla_coordination::share_groups;
 use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
-use ottla_coordination::share_groups::Persister;
+use ottla_coordination::share_groups::persister;
 
 type Topic = AlterShareGroupOffsetsResponseTopic;
 type Partition = AlterShareGroupOffsetsResponsePartition;
@@ -159,12 +159,8 @@ async fn initialize_all(
     broker: &Arc<Broker>,
     requests: &[InitializeState],
 ) -> HashMap<(TopicId, i32), StateFailure> {
-    let answers = Persister::each(
-        &broker.share_groups.coordinators,
-        requests.to_vec(),
-        |coordinators, request| async move { Persister::initialize_state(&coordinators, request).await },
-    );
-    let answers = requests.iter().zip(answers.await);
+    let answers = persister::each(&broker.share_groups.coordinators, requests.to_vec()).await;
+    let answers = requests.iter().zip(answers);
     let failures = answers.filter_map(|(request, answer)| {
         let key = (request.key.topic_id, request.key.partition);
         Some((key, answer.err()?))

@@ -25,7 +25,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 use ottla_coordination::at_once::each_at_once;
-use ottla_coordination::share_groups::{Persister, latest_offsets};
+use ottla_coordination::share_groups::{ReadSummary, latest_offsets, persister};
 
 type Group = DescribeShareGroupOffsetsResponseGroup;
 type Topic = DescribeShareGroupOffsetsResponseTopic;
@@ -229,12 +229,10 @@ async fn describe(
     if group_id.is_empty() || topics.iter().any(|topic| topic.partitions.is_empty()) {
         return Err(ErrorCode::UnknownServerError);
     }
-    let keys = keys_of(group_id, &topics);
-    let coordinators = &broker.share_groups.coordinators;
-    let summaries = Persister::each(coordinators, keys, |coordinators, key| async move {
-        Persister::read_state_summary(&coordinators, key).await
-    });
-    let mut summaries = summaries.await.into_iter();
+    let keys = keys_of(group_id, &topics).into_iter();
+    let questions = keys.map(|key| ReadSummary { key }).collect();
+    let summaries = persister::each(&broker.share_groups.coordinators, questions).await;
+    let mut summaries = summaries.into_iter();
     let topics: Vec<(RequestedTopic, Vec<StateSummary>)> = topics
         .into_iter()
         .map(|topic| {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ottla_coordination::share_groups::StateQuestion;
 use ottla_coordinator::persister::{InitializeState, ReadState, SharePartitionKey, StateBatch};
 use ottla_protocol::Records;
 use ottla_protocol::messages::alter_share_group_offsets_request::{
@@ -90,7 +91,7 @@ async fn writes_of_many_threads_are_reported_in_order() {
                     state_epoch: epoch,
                     start_offset: Offset(0),
                 };
-                let initialized = broker.share_groups.coordinators.initialize_state(request);
+                let initialized = request.ask_here(&broker.share_groups.coordinators);
                 initialized.await.expect("it is written");
             }
         })
@@ -624,7 +625,7 @@ async fn offsets_are_altered_described_and_deleted() {
         },
         leader_epoch: LeaderEpoch::UNKNOWN,
     };
-    let read = broker.broker().share_groups.coordinators.read_state(read);
+    let read = read.ask_here(&broker.broker().share_groups.coordinators);
     let released = StateBatch {
         first_offset: Offset(2),
         last_offset: Offset(2),

@@ -19,8 +19,9 @@ use crate::problem::Problem;
 
 /// The combinations of entity types that quotas can have (`ClientQuotaEntity`).
 const ENTITIES: [&[&str]; 4] = [&["user"], &["client-id"], &["user", "client-id"], &["ip"]];
-/// Kafka's bounds for SCRAM iterations: `ScramMechanism.minIterations` and `maxIterations`.
-const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=16384;
+/// Kafka's bounds for SCRAM iterations.
+const ITERATIONS: std::ops::RangeInclusive<u32> =
+    ScramMechanism::MIN_ITERATIONS..=ScramMechanism::MAX_ITERATIONS;
 const DEFAULT_ITERATIONS: u32 = 8192;
 
 #[derive(Serialize, Deserialize)]
@@ -297,15 +298,6 @@ struct Credential {
     iterations: i32,
 }
 
-const MECHANISMS: [ScramMechanism; 2] = [ScramMechanism::Sha256, ScramMechanism::Sha512];
-
-fn name_of(mechanism: ScramMechanism) -> &'static str {
-    match mechanism {
-        ScramMechanism::Sha256 => "SCRAM-SHA-256",
-        ScramMechanism::Sha512 => "SCRAM-SHA-512",
-    }
-}
-
 pub(super) async fn users(
     visitor: Visitor,
     Query(list): Query<ListQuery>,
@@ -316,11 +308,8 @@ pub(super) async fn users(
         let what = format!("the credentials of {}", &*user.user);
         ClientError::check(what, user.error_code, user.error_message.as_ref())?;
         let credentials = user.credential_infos.iter().filter_map(|it| {
-            let mechanism = MECHANISMS
-                .iter()
-                .find(|mechanism| **mechanism as i8 == it.mechanism);
             Some(Credential {
-                mechanism: name_of(*mechanism?),
+                mechanism: ScramMechanism::from_code(it.mechanism)?.name(),
                 iterations: it.iterations,
             })
         });
@@ -345,7 +334,12 @@ pub(super) async fn set_password(
     Path(user): Path<String>,
     Body(new): Body<NewPassword>,
 ) -> Result<StatusCode, Problem> {
-    let mechanism = found("mechanism", &new.mechanism, &MECHANISMS, name_of)?;
+    let mechanism = found(
+        "mechanism",
+        &new.mechanism,
+        &ScramMechanism::ALL,
+        ScramMechanism::name,
+    )?;
     let iterations = new.iterations.unwrap_or(DEFAULT_ITERATIONS);
     if !ITERATIONS.contains(&iterations) {
         return Err(Problem::invalid(
@@ -363,7 +357,7 @@ pub(super) async fn set_password(
             "the password is empty; give one",
         ));
     }
-    visitor.note.names(name_of(mechanism));
+    visitor.note.names(mechanism.name());
     let credential = NewScramCredential {
         mechanism,
         iterations,
@@ -388,7 +382,12 @@ pub(super) async fn delete_user(
     Query(deletion): Query<UserDeletion>,
 ) -> Result<StatusCode, Problem> {
     let mut deleted = match &deletion.mechanism {
-        Some(mechanism) => vec![found("mechanism", mechanism, &MECHANISMS, name_of)?],
+        Some(mechanism) => vec![found(
+            "mechanism",
+            mechanism,
+            &ScramMechanism::ALL,
+            ScramMechanism::name,
+        )?],
         None => Vec::new(),
     };
     if deleted.is_empty() {
@@ -399,7 +398,7 @@ pub(super) async fn delete_user(
         let infos = users.iter().flat_map(|it| &it.credential_infos);
         let numbers: Vec<i8> = infos.map(|it| it.mechanism).collect();
         let has = |mechanism: &ScramMechanism| numbers.contains(&(*mechanism as i8));
-        deleted.extend(MECHANISMS.into_iter().filter(has));
+        deleted.extend(ScramMechanism::ALL.into_iter().filter(has));
     }
     if deleted.is_empty() {
         return Err(Problem::from(ClientError::broker(

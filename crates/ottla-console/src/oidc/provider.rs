@@ -72,10 +72,7 @@ impl<T> Known<T> {
     /// `asked` is the new answer, and `before` the one that it replaces, which is used on if there is no new one.
     fn next(asked: Result<T, Failure>, before: Option<Known<T>>) -> Known<T> {
         let since = Instant::now();
-        let lasts = match asked.is_ok() {
-            true => FRESH,
-            false => PAUSE,
-        };
+        let lasts = if asked.is_ok() { FRESH } else { PAUSE };
         let value = match (asked.map(Arc::new), before.map(|it| it.value)) {
             (Err(error), Some(Ok(old))) => {
                 tracing::warn!("{}; its previous response is used", error.reason());
@@ -383,10 +380,7 @@ impl Provider {
 }
 
 fn with_query(endpoint: &str, fields: &[(&str, &str)]) -> String {
-    let joint = match endpoint.contains('?') {
-        true => '&',
-        false => '?',
-    };
+    let joint = if endpoint.contains('?') { '&' } else { '?' };
     format!("{endpoint}{joint}{}", form_of(fields))
 }
 

@@ -10,7 +10,8 @@ use ottla_coordinator::persister::SharePartitionKey;
 use ottla_types::{ErrorCode, TopicId};
 
 use super::coordinators::ShareCoordinators;
-use super::persister::Persister;
+use super::persister;
+use super::questions::DeleteState;
 
 /// A topic is deleted if all its partitions are; otherwise one of the errors is returned.
 pub async fn delete_state(
@@ -25,12 +26,9 @@ pub async fn delete_state(
             partition: *partition,
         })
     });
-    let answers = Persister::each(
-        coordinators,
-        keys.collect(),
-        |coordinators, key| async move { Persister::delete_state(&coordinators, key).await },
-    );
-    let mut answers = answers.await.into_iter();
+    let questions = keys.map(|key| DeleteState { key }).collect();
+    let answers = persister::each(coordinators, questions).await;
+    let mut answers = answers.into_iter();
     let topics = partitions.iter().map(|(topic_id, partitions)| {
         let answers: Vec<_> = answers.by_ref().take(partitions.len()).collect();
         let deleted: Result<(), _> = answers.into_iter().collect();

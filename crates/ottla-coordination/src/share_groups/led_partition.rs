@@ -20,7 +20,8 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 use super::coordinators::ShareCoordinators;
 use super::dead_letters::DeadLetterQueues;
 use super::latest_offsets::offset_by_time;
-use super::persister::Persister;
+use super::persister;
+use super::questions::ReadSummary;
 use super::settings::{GroupSettings, OffsetReset};
 use ottla_partition::partition::{Partition, Waiters};
 
@@ -122,7 +123,7 @@ impl LedPartition {
             key: self.key.clone(),
             leader_epoch: self.leader_epoch,
         };
-        let read = Persister::read_state(&self.coordinators, request)
+        let read = persister::ask(&self.coordinators, request)
             .await
             .map_err(of_persister)?;
         let settings =
@@ -205,7 +206,7 @@ impl LedPartition {
         let led = Arc::clone(self);
         ottla_sync::task::spawn(async move {
             let key = led.key.clone();
-            let read = Persister::read_state_summary(&led.coordinators, key).await;
+            let read = persister::ask(&led.coordinators, ReadSummary { key }).await;
             if read.is_ok_and(|read| read.state_epoch != state_epoch) {
                 led.close(ErrorCode::NotLeaderOrFollower.into());
                 (led.on_closed)(&led);
@@ -348,7 +349,7 @@ impl LedPartition {
             loop {
                 let id = write.id;
                 let request = request_of(led.key.clone(), write);
-                let written = Persister::write_state(&led.coordinators, request).await;
+                let written = persister::ask(&led.coordinators, request).await;
                 led.on_written(id, written);
                 match led.machine.lock().next_write() {
                     Some(next) => write = next,

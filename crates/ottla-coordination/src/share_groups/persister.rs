@@ -9,16 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_coordinator::persister::{
-    InitializeState, ReadState, SharePartitionKey, StateFailure, StateRead, StateSummary,
-    WriteState,
-};
+use ottla_coordinator::persister::{SharePartitionKey, StateFailure};
 use ottla_protocol::ApiRequest;
 use ottla_types::{BrokerId, ErrorCode};
 
 use super::coordinators::{SHARE_STATE_TOPIC, ShareCoordinators};
 use super::failure::panicked;
-use super::questions::{DeleteState, ReadSummary, StateQuestion};
+use super::questions::StateQuestion;
 use crate::at_once::each_at_once;
 use ottla_net::PeerError;
 
@@ -28,76 +25,49 @@ pub const AT_ONCE: usize = 64;
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Stateless; the callers hold what waits.
-pub struct Persister;
-
 enum CoordinatorLocation {
     Local,
     Remote(BrokerId),
 }
 
-impl Persister {
-    pub async fn initialize_state(
-        coordinators: &Arc<ShareCoordinators>,
-        request: InitializeState,
-    ) -> Result<(), StateFailure> {
-        persevere(coordinators, request).await
-    }
+/// Asks about several share partitions, up to [`AT_ONCE`] concurrently, because a client chooses
+/// their number. The answers are in the order of the questions.
+pub async fn each<Q: StateQuestion>(
+    coordinators: &Arc<ShareCoordinators>,
+    questions: Vec<Q>,
+) -> Vec<Result<Q::Answer, StateFailure>> {
+    let asked = each_with(
+        coordinators,
+        questions,
+        |coordinators, question| async move { ask(&coordinators, question).await },
+    );
+    asked.await
+}
 
-    pub async fn read_state(
-        coordinators: &Arc<ShareCoordinators>,
-        request: ReadState,
-    ) -> Result<StateRead, StateFailure> {
-        persevere(coordinators, request).await
-    }
-
-    pub async fn write_state(
-        coordinators: &Arc<ShareCoordinators>,
-        request: WriteState,
-    ) -> Result<(), StateFailure> {
-        persevere(coordinators, request).await
-    }
-
-    pub async fn read_state_summary(
-        coordinators: &Arc<ShareCoordinators>,
-        key: SharePartitionKey,
-    ) -> Result<StateSummary, StateFailure> {
-        persevere(coordinators, ReadSummary(key)).await
-    }
-
-    pub async fn delete_state(
-        coordinators: &Arc<ShareCoordinators>,
-        key: SharePartitionKey,
-    ) -> Result<(), StateFailure> {
-        persevere(coordinators, DeleteState(key)).await
-    }
-
-    /// Asks about several share partitions, up to [`AT_ONCE`] concurrently, because a client
-    /// chooses their number. The answers are in the order of the questions.
-    pub async fn each<Q, T, F>(
-        coordinators: &Arc<ShareCoordinators>,
-        questions: Vec<Q>,
-        ask: impl Fn(Arc<ShareCoordinators>, Q) -> F,
-    ) -> Vec<Result<T, StateFailure>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, StateFailure>> + Send + 'static,
-    {
-        let questions = questions
-            .into_iter()
-            .map(|question| (Arc::clone(coordinators), question));
-        let answers = each_at_once(AT_ONCE, questions, |(coordinators, question)| {
-            ask(coordinators, question)
-        });
-        let answers = answers.await.into_iter();
-        answers
-            .map(|answer| answer.unwrap_or_else(|| Err(panicked())))
-            .collect()
-    }
+/// The same for anything that is asked about a share partition.
+pub(super) async fn each_with<Q, T, F>(
+    coordinators: &Arc<ShareCoordinators>,
+    questions: Vec<Q>,
+    ask: impl Fn(Arc<ShareCoordinators>, Q) -> F,
+) -> Vec<Result<T, StateFailure>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, StateFailure>> + Send + 'static,
+{
+    let questions = questions
+        .into_iter()
+        .map(|question| (Arc::clone(coordinators), question));
+    let answers = each_at_once(AT_ONCE, questions, |(coordinators, question)| {
+        ask(coordinators, question)
+    });
+    let answers = answers.await.into_iter();
+    answers
+        .map(|answer| answer.unwrap_or_else(|| Err(panicked())))
+        .collect()
 }
 
 /// Retries until the coordinator of the share partition answers.
-async fn persevere<Q: StateQuestion>(
+pub(super) async fn ask<Q: StateQuestion>(
     coordinators: &Arc<ShareCoordinators>,
     question: Q,
 ) -> Result<Q::Answer, StateFailure> {

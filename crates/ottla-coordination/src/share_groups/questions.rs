@@ -59,22 +59,33 @@ pub type ResponseOf<Q> = <<Q as StateQuestion>::Request as ApiRequest>::Response
 /// The results of a topic's partitions, by partition index.
 pub type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
 
-/// The five APIs nest partitions in the same way, each with its own types.
+/// The five APIs nest partitions in the same way, each with its own types. The last two arguments are
+/// the words for an error, and the call of the coordinator.
 macro_rules! nested_by_topic {
     (
-        $ask:ident $(.$field:tt)?,
         $request:ident::$Data:ident in $Request:ident,
-        $response:ident::$Topic:ident in $Response:ident
+        $response:ident::$Topic:ident in $Response:ident,
+        $what:literal,
+        |$coordinator:ident, $to:ident, $question:ident, $count:ident, $now:ident| $outcome:expr
     ) => {
         type Request = $Request;
         type Partition = $request::PartitionData;
         type Result = $response::PartitionResult;
 
+        fn key(&self) -> &SharePartitionKey {
+            &self.key
+        }
+
         async fn ask_here(
             self,
             coordinators: &Arc<ShareCoordinators>,
         ) -> Result<Self::Answer, StateFailure> {
-            coordinators.$ask(self $(.$field)?).await
+            let key = self.key.clone();
+            let asked = coordinators.ask(&key, $what, |$coordinator, $to, $count, $now| {
+                let $question = self;
+                $outcome
+            });
+            asked.await
         }
 
         fn index_of(partition: &Self::Partition) -> i32 {
@@ -146,15 +157,12 @@ macro_rules! nested_by_topic {
 
 impl StateQuestion for InitializeState {
     nested_by_topic!(
-        initialize_state,
         initialize_share_group_state_request::InitializeStateData in InitializeShareGroupStateRequest,
-        initialize_share_group_state_response::InitializeStateResult in InitializeShareGroupStateResponse
+        initialize_share_group_state_response::InitializeStateResult in InitializeShareGroupStateResponse,
+        "initialize share group state",
+        |coordinator, to, it, count, now| coordinator.initialize_state(to, it, count, now)
     );
     type Answer = ();
-
-    fn key(&self) -> &SharePartitionKey {
-        &self.key
-    }
 
     fn to_partition(&self) -> Self::Partition {
         Self::Partition {
@@ -182,15 +190,12 @@ impl StateQuestion for InitializeState {
 
 impl StateQuestion for ReadState {
     nested_by_topic!(
-        read_state,
         read_share_group_state_request::ReadStateData in ReadShareGroupStateRequest,
-        read_share_group_state_response::ReadStateResult in ReadShareGroupStateResponse
+        read_share_group_state_response::ReadStateResult in ReadShareGroupStateResponse,
+        "read share group state",
+        |coordinator, to, it, count, now| coordinator.read_state(to, it, count, now)
     );
     type Answer = StateRead;
-
-    fn key(&self) -> &SharePartitionKey {
-        &self.key
-    }
 
     fn to_partition(&self) -> Self::Partition {
         Self::Partition {
@@ -227,15 +232,12 @@ impl StateQuestion for ReadState {
 
 impl StateQuestion for WriteState {
     nested_by_topic!(
-        write_state,
         write_share_group_state_request::WriteStateData in WriteShareGroupStateRequest,
-        write_share_group_state_response::WriteStateResult in WriteShareGroupStateResponse
+        write_share_group_state_response::WriteStateResult in WriteShareGroupStateResponse,
+        "write share group state",
+        |coordinator, to, it, count, now| coordinator.write_state(to, it, count, now)
     );
     type Answer = ();
-
-    fn key(&self) -> &SharePartitionKey {
-        &self.key
-    }
 
     fn to_partition(&self) -> Self::Partition {
         Self::Partition {
@@ -269,19 +271,18 @@ impl StateQuestion for WriteState {
 
 /// The summary of a share partition's state.
 #[derive(Clone)]
-pub struct ReadSummary(pub SharePartitionKey);
+pub struct ReadSummary {
+    pub key: SharePartitionKey,
+}
 
 impl StateQuestion for ReadSummary {
     nested_by_topic!(
-        read_state_summary.0,
         read_share_group_state_summary_request::ReadStateSummaryData in ReadShareGroupStateSummaryRequest,
-        read_share_group_state_summary_response::ReadStateSummaryResult in ReadShareGroupStateSummaryResponse
+        read_share_group_state_summary_response::ReadStateSummaryResult in ReadShareGroupStateSummaryResponse,
+        "read share group state summary",
+        |coordinator, to, it, count, _now| coordinator.read_state_summary(to, &it.key, count)
     );
     type Answer = StateSummary;
-
-    fn key(&self) -> &SharePartitionKey {
-        &self.0
-    }
 
     fn to_partition(&self) -> Self::Partition {
         Self::Partition {
@@ -291,7 +292,7 @@ impl StateQuestion for ReadSummary {
     }
 
     fn of_partition(key: SharePartitionKey, _: Self::Partition) -> Self {
-        ReadSummary(key)
+        ReadSummary { key }
     }
 
     fn answer_of(result: Self::Result) -> StateSummary {
@@ -315,19 +316,18 @@ impl StateQuestion for ReadSummary {
 }
 
 #[derive(Clone)]
-pub struct DeleteState(pub SharePartitionKey);
+pub struct DeleteState {
+    pub key: SharePartitionKey,
+}
 
 impl StateQuestion for DeleteState {
     nested_by_topic!(
-        delete_state.0,
         delete_share_group_state_request::DeleteStateData in DeleteShareGroupStateRequest,
-        delete_share_group_state_response::DeleteStateResult in DeleteShareGroupStateResponse
+        delete_share_group_state_response::DeleteStateResult in DeleteShareGroupStateResponse,
+        "delete share group state",
+        |coordinator, to, it, count, _now| coordinator.delete_state(to, it.key, count)
     );
     type Answer = ();
-
-    fn key(&self) -> &SharePartitionKey {
-        &self.0
-    }
 
     fn to_partition(&self) -> Self::Partition {
         Self::Partition {
@@ -337,7 +337,7 @@ impl StateQuestion for DeleteState {
     }
 
     fn of_partition(key: SharePartitionKey, _: Self::Partition) -> Self {
-        DeleteState(key)
+        DeleteState { key }
     }
 
     fn answer_of(_: Self::Result) {}

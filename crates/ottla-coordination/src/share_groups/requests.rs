@@ -9,7 +9,7 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_types::{ErrorCode, Uuid};
 
 use super::coordinators::ShareCoordinators;
-use super::persister::Persister;
+use super::persister::each_with;
 use super::questions::{ResponseOf, StateQuestion, TopicAnswers};
 
 /// Whether the client is authorized as a broker of the cluster.
@@ -82,7 +82,7 @@ where
         }
         numbers.push((topic_id, of_topic));
     }
-    let answers = Persister::each(coordinators, questions, |coordinators, (key, partition)| {
+    let answers = each_with(coordinators, questions, |coordinators, (key, partition)| {
         ask(coordinators, key, partition)
     });
     let mut answers = answers.await.into_iter();

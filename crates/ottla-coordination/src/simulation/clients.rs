@@ -29,6 +29,7 @@ use ottla_sync::time::sleep;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, TopicPartition};
 
 use super::broker::{OF_CLIENTS, SimulatedBroker, in_time};
+use crate::share_groups::{ReadSummary, StateQuestion};
 
 /// One in this many answers is compared with the whole log.
 const LOOKS_AT_LOG_ONE_IN: u64 = 5;
@@ -371,10 +372,8 @@ pub fn share_key(group: &str) -> SharePartitionKey {
 }
 
 async fn summary(broker: &SimulatedBroker, group: &str) -> Result<i64, StateFailure> {
-    let summary = broker
-        .share_groups
-        .coordinators
-        .read_state_summary(share_key(group));
+    let key = share_key(group);
+    let summary = ReadSummary { key }.ask_here(&broker.share_groups.coordinators);
     Ok(summary.await?.start_offset.0)
 }
 
@@ -405,7 +404,7 @@ pub async fn write_share_state(
                 state_epoch: 0,
                 start_offset: Offset(0),
             };
-            in_time(broker.share_groups.coordinators.initialize_state(request)).await
+            in_time(request.ask_here(&broker.share_groups.coordinators)).await
         } else if random.one_in(one_in) {
             next += 1;
             let request = WriteState {
@@ -416,7 +415,7 @@ pub async fn write_share_state(
                 delivery_complete_count: 0,
                 batches: Vec::new(),
             };
-            in_time(broker.share_groups.coordinators.write_state(request)).await
+            in_time(request.ask_here(&broker.share_groups.coordinators)).await
         } else {
             match in_time(summary(&broker, &group)).await {
                 Ok(start) => {

@@ -186,15 +186,15 @@ impl Coordinator for ShareCoordinator {
     const REQUIRES_MIN_ISR: bool = false;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are never transactional.
-            LogEntry::EndTransaction { .. } => Ok(()),
+        // The coordinator's own records are never transactional.
+        if let LogEntry::Record {
+            offset, key, value, ..
+        } = entry
+        {
+            let replayed = self.replay(offset, key, value);
+            replayed.map_err(|error| error.to_string())?;
         }
+        Ok(())
     }
 
     fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {

@@ -333,15 +333,15 @@ impl Coordinator for TransactionCoordinator {
     const REQUIRES_MIN_ISR: bool = true;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are never transactional.
-            LogEntry::EndTransaction { .. } => Ok(()),
+        // The coordinator's own records are never transactional.
+        if let LogEntry::Record {
+            offset, key, value, ..
+        } = entry
+        {
+            let replayed = self.replay(offset, key, value);
+            replayed.map_err(|error| error.to_string())?;
         }
+        Ok(())
     }
 
     /// Resumes the completion of transactions that were ending.

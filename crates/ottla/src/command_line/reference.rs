@@ -36,7 +36,7 @@ fn reference() -> String {
     let mut text = String::new();
     for (title, names) in GROUPS {
         let _ = write!(text, "\n## {title}\n");
-        for name in *names {
+        for name in names.split(' ') {
             let command = definition.find_subcommand(name);
             help(
                 command.unwrap_or_else(|| panic!("{name}")),

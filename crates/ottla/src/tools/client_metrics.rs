@@ -7,9 +7,9 @@ use anyhow::bail;
 use clap::{ArgGroup, Args};
 use ottla_client::Admin;
 use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+use ottla_storage::random_uuid;
 
 use super::admin_client::Brokers;
-use super::storage::random_uuid;
 use super::{block_on, report_on_stdout};
 
 /// Show and change which metrics brokers request from clients (KIP-714).

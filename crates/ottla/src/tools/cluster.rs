@@ -9,6 +9,7 @@ use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 
 use super::admin_client::Bootstrap;
 use super::broker_api_versions::print_api_versions;
+use super::consumer_groups::table::Table;
 use super::{block_on, report_on_stderr};
 
 mod layout;
@@ -170,32 +171,26 @@ async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
 
 fn print_nodes(nodes: &[DescribeClusterBroker], kind: EndpointType) {
     let racks = nodes.iter().filter_map(|node| node.rack.as_ref());
-    let host_width = nodes.iter().map(|node| node.host.len()).max();
-    let rack_width = racks.map(|rack| rack.len()).max();
-    let (host_width, rack_width) = (host_width.unwrap_or(100), rack_width.unwrap_or(10));
-    let print = |id: &str, host: &str, port: &str, rack: &str, state: &str, endpoint: &str| {
-        let state = match kind {
-            EndpointType::Broker => format!("{state:<10} "),
-            EndpointType::Controller => String::new(),
-        };
-        println!(
-            "{id:<10} {host:<host_width$} {port:<10} {rack:<rack_width$} {state}{endpoint:<15}"
-        );
-    };
-    print("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE");
+    let rack_width = racks.map(|rack| rack.len()).max().unwrap_or(10);
     let mut nodes: Vec<&DescribeClusterBroker> = nodes.iter().collect();
     nodes.sort_by_key(|node| node.broker_id);
-    for node in nodes {
-        print(
-            &node.broker_id.to_string(),
-            &node.host,
-            &node.port.to_string(),
-            node.rack.as_deref().unwrap_or("null"),
-            if node.is_fenced { "fenced" } else { "unfenced" },
-            match kind {
-                EndpointType::Broker => "broker",
-                EndpointType::Controller => "controller",
-            },
-        );
-    }
+    let mut table = Table::<&DescribeClusterBroker>::new();
+    table.fixed("ID", 10, |it| it.broker_id);
+    table.growing("HOST", 0, |it| it.host.clone());
+    table.fixed("PORT", 10, |it| it.port);
+    table.fixed("RACK", rack_width, |it| {
+        it.rack.as_deref().unwrap_or("null").to_owned()
+    });
+    let name = match kind {
+        EndpointType::Broker => {
+            table.fixed("STATE", 10, |it| {
+                if it.is_fenced { "fenced" } else { "unfenced" }
+            });
+            "broker"
+        }
+        EndpointType::Controller => "controller",
+    };
+    table.fixed("ENDPOINT_TYPE", 15, move |_| name);
+    table.pad_last();
+    table.print(&nodes);
 }

@@ -8,11 +8,13 @@ pub(super) mod table;
 
 pub use arguments::ConsumerGroupsArgs;
 use listing::{chosen_groups, consumer_groups};
+use table::Table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
 use super::{UsageError, admin_client, block_on, java_exceptions, offset_deletion};
@@ -63,20 +65,16 @@ pub(super) fn ended(acted: anyhow::Result<()>, kind: &str, failed: ExitCode) -> 
 }
 
 fn check(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
-    let needs_groups = args.describe || args.delete || args.reset_offsets;
-    if needs_groups && args.group.is_empty() && !args.all_groups {
-        bail!("give --group or --all-groups to select the groups");
+    if let Err(wrong) = args.common.check(true) {
+        bail!(wrong);
     }
-    if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        bail!("--state takes no value with --describe; select states with --list");
-    }
-    if args.kind.is_some() && !args.list {
+    if args.kind.is_some() && !args.common.list {
         bail!("--type goes with --list");
     }
-    if args.state.is_some() && !args.list && !args.describe {
-        bail!("--state goes with --list or --describe");
+    if args.common.delete_offsets && args.topic.is_empty() {
+        bail!("--delete-offsets needs --topic");
     }
-    if args.reset_offsets && !args.dry_run && !args.execute {
+    if args.common.reset_offsets && !args.common.dry_run && !args.common.execute {
         eprintln!(
             "WARN: No action will be performed as the --execute option is missing. In version 5.0, \
              either --dry-run or --execute will have to be given."
@@ -91,16 +89,16 @@ async fn act(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
         servers,
         args.command_config.as_deref(),
         "ottla-consumer-groups",
-        Some(Duration::from_millis(args.timeout)),
+        Some(Duration::from_millis(args.common.timeout)),
     );
     let admin = connected.await?;
-    if args.list {
+    if args.common.list {
         list(args, &admin).await
-    } else if args.describe {
+    } else if args.common.describe {
         describe::describe(args, &admin).await
-    } else if args.delete {
+    } else if args.common.delete {
         delete(args, &admin).await
-    } else if args.reset_offsets {
+    } else if args.common.reset_offsets {
         reset::reset(args, &admin).await
     } else {
         delete_offsets(args, &admin).await
@@ -109,7 +107,7 @@ async fn act(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
 
 async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let states = choices(
-        args.state.as_deref(),
+        args.common.state.as_deref(),
         ("state", "state"),
         &[
             "PreparingRebalance",
@@ -127,7 +125,7 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         &["Classic", "Consumer"],
     )?;
     let groups = consumer_groups(admin, &states, &types).await?;
-    if args.state.is_none() && args.kind.is_none() {
+    if args.common.state.is_none() && args.kind.is_none() {
         for group in groups {
             println!("{}", group.group_id);
         }
@@ -145,7 +143,7 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         if args.kind.is_some() {
             line += &format!(" {kind:<20}");
         }
-        if args.state.is_some() {
+        if args.common.state.is_some() {
             line += &format!(" {state:<20}");
         }
         println!("{line}");
@@ -160,6 +158,14 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         print(&group.group_id, kind, &group.state);
     }
     Ok(())
+}
+
+/// Prints groups of one type with their states.
+pub(super) fn print_states(groups: &[GroupListing]) {
+    let mut table = Table::<GroupListing>::new();
+    table.growing("GROUP", 15, |group| group.group_id.clone());
+    table.fixed("STATE", 0, |group| group.state.clone());
+    table.print(groups);
 }
 
 /// Parses a comma-separated, case-insensitive list of valid values.
@@ -222,7 +228,7 @@ pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String,
 }
 
 async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let [group] = args.group.as_slice() else {
+    let [group] = args.common.group.as_slice() else {
         bail!(UsageError(
             "--delete-offsets needs exactly one --group".into()
         ))

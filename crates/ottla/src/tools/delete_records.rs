@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
-use super::{admin_client, block_on, java_exceptions, report_on_stderr, topic_partitions_file};
+use super::admin_client::Brokers;
+use super::{block_on, java_exceptions, report_on_stderr, topic_partitions_file};
 
 /// Delete the records of partitions before an offset.
 ///
@@ -14,15 +15,11 @@ use super::{admin_client, block_on, java_exceptions, report_on_stderr, topic_par
 /// "version": 1}; the offset -1 means the end of the partition.
 #[derive(Args, Debug)]
 pub struct DeleteRecordsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
+    #[command(flatten)]
+    brokers: Brokers,
     /// JSON file with the offset of each partition.
     #[arg(long, value_name = "FILE")]
     offset_json_file: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
 }
 
 pub fn run(args: DeleteRecordsArgs) -> ExitCode {
@@ -49,12 +46,7 @@ async fn delete(args: &DeleteRecordsArgs) -> anyhow::Result<()> {
             duplicates.join(",")
         );
     }
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "ottla-delete-records",
-    )
-    .await?;
+    let admin = args.brokers.connect("ottla-delete-records", None).await?;
     let topics: BTreeSet<String> = offsets.keys().map(|(topic, _)| topic.clone()).collect();
     let topics: Vec<String> = topics.into_iter().collect();
     let client = admin.client();

@@ -6,15 +6,15 @@ use anyhow::{Context, bail};
 use clap::Args;
 use ottla_client::admin::OffsetSpec;
 
+use super::admin_client::Brokers;
 use super::topic_filter::TopicFilter;
-use super::{admin_client, block_on, java_exceptions};
+use super::{block_on, java_exceptions};
 
 /// Print an offset of each partition: topic:partition:offset.
 #[derive(Args, Debug)]
 pub struct GetOffsetsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
+    #[command(flatten)]
+    brokers: Brokers,
     /// Partitions by patterns, separated by commas: a regular expression for the topic, then after a
     /// colon a number, a range such as 0-3 (the end not included), 5- or -3.
     #[arg(long, value_name = "PATTERNS")]
@@ -30,9 +30,6 @@ pub struct GetOffsetsArgs {
     /// earliest-pending-upload.
     #[arg(long, default_value = "latest", allow_hyphen_values = true)]
     time: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
     /// Exclude internal topics.
     #[arg(long)]
     exclude_internal_topics: bool,
@@ -77,12 +74,7 @@ async fn print_offsets(args: &GetOffsetsArgs) -> anyhow::Result<()> {
         }],
     };
     let spec = parse_spec(&args.time)?;
-    let admin = admin_client::connect(
-        &args.bootstrap_server,
-        args.command_config.as_deref(),
-        "GetOffsetShell",
-    )
-    .await?;
+    let admin = args.brokers.connect("GetOffsetShell", None).await?;
     let metadata = admin.client().refresh_metadata(None, false).await?;
     let mut partitions = Vec::new();
     for topic in metadata.topics.values() {

@@ -1,6 +1,11 @@
-//! Times as printed by Kafka's tools: in the machine's time zone.
+//! The time of the machine, and as printed by Kafka's tools: in the machine's time zone.
 
-use jiff::ZonedDateTime;
+use jiff::{Timestamp, ZonedDateTime};
+
+/// Now, in milliseconds since 1970.
+pub(super) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
 
 /// Now, as `2026-01-31 23:59:59,999`.
 pub(super) fn now() -> String {

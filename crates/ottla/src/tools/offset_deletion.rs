@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::table::MISSING;
+use super::consumer_groups::table::{Table, shown};
 use super::java_exceptions;
 use super::offset_reset::{Partition, parse_partitions};
 
@@ -105,22 +105,18 @@ fn outcome_of(error: ErrorCode) -> String {
 }
 
 fn print_statuses(statuses: &BTreeMap<Partition, Option<ClientError>>) {
-    let width = statuses.keys().map(|(topic, _)| topic.len());
-    let width = width.max().unwrap_or(0).max(15);
     let mut rows: Vec<_> = statuses.iter().collect();
     // Sorted as strings, as in Kafka's tool: 10 comes before 2.
     rows.sort_by_key(|((topic, partition), _)| format!("{topic}{partition}"));
-    print!("\n{:<width$} {:<10} {:<15}", "TOPIC", "PARTITION", "STATUS");
-    for ((topic, partition), error) in rows {
-        let partition = match *partition {
-            0.. => partition.to_string(),
-            _ => MISSING.to_owned(),
-        };
-        let status = match error {
-            None => "Successful".to_owned(),
-            Some(error) => format!("Error: {}", java_exceptions::shown(error)),
-        };
-        print!("\n{topic:<width$} {partition:<10} {status:<15}");
-    }
-    println!();
+    let mut table = Table::<(&Partition, &Option<ClientError>)>::new();
+    table.growing("TOPIC", 15, |row| row.0.0.clone());
+    table.fixed("PARTITION", 10, |row| {
+        shown(Some(row.0.1).filter(|partition| *partition >= 0))
+    });
+    table.fixed("STATUS", 15, |row| match row.1 {
+        None => "Successful".to_owned(),
+        Some(error) => format!("Error: {}", java_exceptions::shown(error)),
+    });
+    table.pad_last();
+    table.print_apart(&rows);
 }

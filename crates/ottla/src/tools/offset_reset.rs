@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use clap::Args;
+use jiff::Timestamp;
 use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, OffsetSpec};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, iso_duration_ms};
 
+use super::local_time::now_ms;
 use super::{UsageError, read_text};
 
 pub(super) type Partition = (String, i32);
@@ -84,13 +86,8 @@ impl ResetScenario {
             return by_time(admin, partitions, parse_datetime(text)?).await;
         }
         if let Some(text) = &self.by_duration {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-            return by_time(
-                admin,
-                partitions,
-                now.as_millis() as i64 - parse_duration(text)?,
-            )
-            .await;
+            let time = now_ms() - parse_duration(text)?;
+            return by_time(admin, partitions, time).await;
         }
         if let Some(path) = &self.from_file {
             return from_file(admin, path, group, is_single).await;
@@ -311,105 +308,22 @@ pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is
 /// Parses `YYYY-MM-DDThh:mm:ss[.sss]` followed by `Z`, an offset such as `+02:00`, or nothing for
 /// UTC, as milliseconds since 1970 (`Utils.getDateTime`).
 pub(super) fn parse_datetime(text: &str) -> anyhow::Result<i64> {
-    let wrong = || {
+    let parsed = text.parse::<Timestamp>();
+    let parsed = parsed.or_else(|_| format!("{text}Z").parse::<Timestamp>());
+    let wrong = |_| {
         UsageError(format!(
             "{text} is not a time; give YYYY-MM-DDThh:mm:ss.sss, optionally with Z or +hh:mm"
         ))
     };
-    let (date, time) = text.split_once('T').ok_or_else(wrong)?;
-    let (time, zone_minutes) = match time.find(['Z', '+', '-']) {
-        None => (time, 0),
-        Some(index) => {
-            let (time, zone) = time.split_at(index);
-            (time, parse_zone(zone).ok_or_else(wrong)?)
-        }
-    };
-    let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {
-        text.split(separator)
-            .map(|part| part.parse().ok())
-            .collect()
-    };
-    let (clock, millis) = time.split_once('.').unwrap_or((time, "0"));
-    let millis = format!("{millis:0<3}")
-        .get(..3)
-        .and_then(|text| text.parse::<i64>().ok());
-    let (Some(date), Some(clock), Some(millis)) = (numbers(date, '-'), numbers(clock, ':'), millis)
-    else {
-        bail!(wrong())
-    };
-    let (&[year, month, day], &[hour, minute, second]) = (date.as_slice(), clock.as_slice()) else {
-        bail!(wrong())
-    };
-    let is_valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0..24).contains(&hour)
-        && (0..60).contains(&minute)
-        && (0..61).contains(&second)
-        && (0..=9999).contains(&year);
-    if !is_valid {
-        bail!(wrong());
-    }
-    let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - zone_minutes;
-    Ok((minutes * 60 + second) * 1000 + millis)
+    Ok(parsed.map_err(wrong)?.as_millisecond())
 }
 
-/// Parses `Z`, `+hh`, `+hhmm` or `+hh:mm`, as minutes.
-fn parse_zone(zone: &str) -> Option<i64> {
-    if zone == "Z" {
-        return Some(0);
-    }
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    let digits = zone[1..].replace(':', "");
-    let (hours, minutes) = match digits.len() {
-        2 => (digits.parse::<i64>().ok()?, 0),
-        4 => (
-            digits[..2].parse::<i64>().ok()?,
-            digits[2..].parse::<i64>().ok()?,
-        ),
-        _ => return None,
-    };
-    Some(sign * (hours * 60 + minutes))
-}
-
-/// Days in the Gregorian calendar.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years start in March, so that the leap day is their last day.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Parses `PnDTnHnMnS`, as milliseconds (`java.time.Duration`).
+/// Parses `PnDTnHnMnS`, as milliseconds.
 pub(super) fn parse_duration(text: &str) -> anyhow::Result<i64> {
-    let wrong = || {
-        UsageError(format!(
-            "{text} is not a duration; give PnDTnHnMnS, such as PT12H"
-        ))
-    };
-    let upper = text.to_ascii_uppercase();
-    let rest = upper.strip_prefix('P').ok_or_else(wrong)?;
-    let (days, mut time) = rest.split_once('T').unwrap_or((rest, ""));
-    let mut millis = 0.0;
-    let mut found = false;
-    if !days.is_empty() {
-        let number = days.strip_suffix('D').ok_or_else(wrong)?;
-        millis += number.parse::<i64>().map_err(|_| wrong())? as f64 * 86_400_000.0;
-        found = true;
-    }
-    for (unit, factor) in [('H', 3_600_000.0), ('M', 60_000.0), ('S', 1000.0)] {
-        if let Some((number, behind)) = time.split_once(unit) {
-            millis += number.parse::<f64>().map_err(|_| wrong())? * factor;
-            time = behind;
-            found = true;
-        }
-    }
-    if !found || !time.is_empty() {
-        bail!(wrong());
-    }
-    Ok(millis as i64)
+    iso_duration_ms(text).ok_or_else(|| {
+        let message = format!("{text} is not a duration; give PnDTnHnMnS, such as PT12H");
+        UsageError(message).into()
+    })
 }
 
 #[cfg(test)]
@@ -429,15 +343,6 @@ mod tests {
         );
         for bad in ["2024-02-29", "2024-13-01T00:00:00", "yesterday"] {
             assert!(parse_datetime(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn durations_are_parsed() {
-        assert_eq!(parse_duration("P1DT2H3M4.5S").unwrap(), 93_784_500);
-        assert_eq!(parse_duration("PT1H").unwrap(), 3_600_000);
-        for bad in ["", "P", "1H", "PT1X"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 

@@ -7,17 +7,16 @@ mod reset;
 
 pub use arguments::ShareGroupsArgs;
 use listing::{chosen_groups, share_groups};
-use std::collections::BTreeMap;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use ottla_client::Admin;
-use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::{choices, ended, report_deletion, table::Table};
+use super::consumer_groups::{choices, ended, print_states, report_deletion};
 use super::{block_on, java_exceptions, java_maps};
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
@@ -31,42 +30,42 @@ pub fn run(args: ShareGroupsArgs) -> ExitCode {
 }
 
 fn check(args: &ShareGroupsArgs) -> anyhow::Result<()> {
-    if (args.describe || args.delete) && args.group.is_empty() && !args.all_groups {
-        bail!("give --group or --all-groups to select the groups");
+    if let Err(wrong) = args.common.check(false) {
+        bail!(wrong);
     }
-    if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        bail!("--state takes no value with --describe; select states with --list");
+    if args.common.delete_offsets && args.topic.is_empty() {
+        bail!("--delete-offsets needs --topic");
     }
-    if args.state.is_some() && !args.list && !args.describe {
-        bail!("--state goes with --list or --describe");
-    }
-    if args.reset_offsets {
-        if !args.dry_run && !args.execute {
+    if args.common.reset_offsets {
+        if args.to_datetime.is_none() && !args.to_earliest && !args.to_latest {
+            bail!("--reset-offsets needs --to-datetime, --to-earliest or --to-latest");
+        }
+        if !args.common.dry_run && !args.common.execute {
             bail!("--reset-offsets needs --dry-run, to show the changes, or --execute");
         }
-        if args.group.is_empty() {
+        if args.common.group.is_empty() {
             bail!("--reset-offsets needs --group");
         }
         if args.topic.is_empty() && !args.all_topics {
             bail!("--reset-offsets needs --topic or --all-topics");
         }
     }
-    if (args.reset_offsets || args.delete_offsets) && args.group.len() > 1 {
+    if (args.common.reset_offsets || args.common.delete_offsets) && args.common.group.len() > 1 {
         bail!("offsets can be changed for one --group at a time");
     }
     Ok(())
 }
 
 async fn act(args: &ShareGroupsArgs) -> anyhow::Result<()> {
-    let limit = Some(Duration::from_millis(args.timeout));
+    let limit = Some(Duration::from_millis(args.common.timeout));
     let admin = args.brokers.connect("ottla-share-groups", limit).await?;
-    if args.list {
+    if args.common.list {
         list(args, &admin).await
-    } else if args.describe {
+    } else if args.common.describe {
         describe::describe(args, &admin).await
-    } else if args.delete {
+    } else if args.common.delete {
         delete(args, &admin).await
-    } else if args.reset_offsets {
+    } else if args.common.reset_offsets {
         reset::reset(args, &admin).await
     } else {
         delete_offsets(args, &admin).await
@@ -75,21 +74,18 @@ async fn act(args: &ShareGroupsArgs) -> anyhow::Result<()> {
 
 async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let states = choices(
-        args.state.as_deref(),
+        args.common.state.as_deref(),
         ("state", "state"),
         &["Stable", "Dead", "Empty"],
     )?;
     let groups = share_groups(admin, &states).await?;
-    if args.state.is_none() {
+    if args.common.state.is_none() {
         for group in groups {
             println!("{}", group.group_id);
         }
         return Ok(());
     }
-    let mut table = Table::<GroupListing>::new();
-    table.growing("GROUP", 15, |group| group.group_id.clone());
-    table.fixed("STATE", 0, |group| group.state.clone());
-    table.print(&groups);
+    print_states(&groups);
     Ok(())
 }
 
@@ -131,7 +127,7 @@ async fn delete(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
 }
 
 async fn delete_offsets(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let group = args.group.first().map_or("", String::as_str);
+    let group = args.common.group.first().map_or("", String::as_str);
     let deleted = admin.delete_share_group_offsets(group, &args.topic).await;
     let status = |topic: &String| -> String {
         let error = match &deleted {

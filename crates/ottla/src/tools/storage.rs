@@ -11,7 +11,8 @@ use clap::{Args, Subcommand};
 use ottla_config::BrokerConfig;
 use ottla_metadata::{FEATURES, Feature, MetadataVersion};
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
-use ottla_types::{BrokerId, Uuid};
+use ottla_storage::random_uuid;
+use ottla_types::BrokerId;
 
 use super::read_properties;
 use crate::node_properties;
@@ -110,15 +111,6 @@ pub fn run(args: StorageArgs) -> ExitCode {
 }
 
 pub(super) use scram_records::parse as scram_record;
-
-/// A random ID, as used for topics, directories and clusters.
-pub(super) fn random_uuid() -> Uuid {
-    loop {
-        if let Some(id) = Uuid::from_random(rand::random()) {
-            return id;
-        }
-    }
-}
 
 fn load_config(args: &ConfigArgs) -> anyhow::Result<BrokerConfig> {
     let mut properties = read_properties(&args.config)?;

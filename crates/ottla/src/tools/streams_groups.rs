@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ottla_client::Admin;
 
-use super::consumer_groups::{choices, ended};
+use super::consumer_groups::{choices, ended, print_states};
 use super::{UsageError, block_on};
 
 const STATES: [&str; 6] = [
@@ -41,29 +41,25 @@ pub fn run(args: StreamsGroupsArgs) -> ExitCode {
 
 fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
     let usage = |message: &str| Err(UsageError(message.to_owned()).into());
-    let needs_groups = args.describe || args.delete || args.reset_offsets;
-    if needs_groups && args.group.is_empty() && !args.all_groups {
-        return usage("give --group or --all-groups to select the groups");
+    if let Err(wrong) = args.common.check(true) {
+        return usage(wrong);
     }
-    if args.describe && args.state.as_deref().is_some_and(|state| !state.is_empty()) {
-        return usage("--state takes no value with --describe; select states with --list");
+    if (args.common.dry_run || args.common.execute) && !args.common.reset_offsets {
+        return usage("--dry-run and --execute go with --reset-offsets");
     }
-    if args.state.is_some() && !args.list && !args.describe {
-        return usage("--state goes with --list or --describe");
-    }
-    if args.reset_offsets && !args.dry_run && !args.execute {
+    if args.common.reset_offsets && !args.common.dry_run && !args.common.execute {
         return usage("--reset-offsets needs --execute or --dry-run");
     }
-    if args.delete_offsets {
+    if args.common.delete_offsets {
         if args.input_topic.is_empty() && !args.all_input_topics {
             return usage("--delete-offsets needs --input-topic or --all-input-topics");
         }
-        if args.group.len() > 1 {
+        if args.common.group.len() > 1 {
             return usage("--delete-offsets needs exactly one --group");
         }
     }
-    let resets = args.reset_offsets && args.execute;
-    if args.delete_all_internal_topics && !args.delete && !resets {
+    let resets = args.common.reset_offsets && args.common.execute;
+    if args.delete_all_internal_topics && !args.common.delete && !resets {
         return usage(
             "--delete-all-internal-topics goes with --delete, or with --reset-offsets --execute",
         );
@@ -76,15 +72,15 @@ fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
 }
 
 async fn act(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
-    let limit = Some(Duration::from_millis(args.timeout));
+    let limit = Some(Duration::from_millis(args.common.timeout));
     let admin = args.brokers.connect("ottla-streams-groups", limit).await?;
-    if args.list {
+    if args.common.list {
         list(args, &admin).await
-    } else if args.describe {
+    } else if args.common.describe {
         describe::describe(args, &admin).await
-    } else if args.delete {
+    } else if args.common.delete {
         delete::delete(args, &admin).await
-    } else if args.reset_offsets {
+    } else if args.common.reset_offsets {
         reset::reset(args, &admin).await
     } else {
         delete_offsets::delete_offsets(args, &admin).await
@@ -92,7 +88,7 @@ async fn act(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let Some(states) = &args.state else {
+    let Some(states) = &args.common.state else {
         for group in streams_groups(admin, &[]).await.map_err(wrapped)? {
             println!("{}", group.group_id);
         }
@@ -100,11 +96,6 @@ async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     };
     let groups =
         streams_groups(admin, &choices(Some(states), ("state", "states"), &STATES)?).await?;
-    let width = groups.iter().map(|group| group.group_id.len());
-    let width = width.max().unwrap_or(0).max(15);
-    println!("{:<width$} STATE", "GROUP");
-    for group in groups {
-        println!("{:<width$} {}", group.group_id, group.state);
-    }
+    print_states(&groups);
     Ok(())
 }

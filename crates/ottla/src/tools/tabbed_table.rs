@@ -1,6 +1,8 @@
 //! Tables in the format of `ToolsUtils.prettyPrintTable`: cells padded to the column width, each
 //! followed by a tab.
 
+use crate::columns::widths;
+
 /// Prints the header and the rows.
 pub(super) fn print<const COLUMNS: usize>(
     titles: [&str; COLUMNS],
@@ -14,16 +16,11 @@ pub(super) fn print<const COLUMNS: usize>(
 }
 
 fn lines<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let mut widths = [0; COLUMNS];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+    let widths = widths(rows);
     let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths);
+        let cells = row.iter().zip(&widths);
         cells
-            .map(|(cell, width)| format!("{cell:<width$}\t"))
+            .map(|(cell, &width)| format!("{cell:<width$}\t"))
             .collect()
     };
     rows.iter().map(line).collect()

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -12,17 +11,15 @@ use ottla_protocol::messages::describe_producers_response::ProducerState;
 use ottla_protocol::messages::describe_transactions_response::TransactionState;
 use ottla_types::ErrorCode;
 
-use super::{admin_client, block_on, message_of, report_plainly, tabbed_table};
+use super::admin_client::Brokers;
+use super::local_time::now_ms;
+use super::{block_on, message_of, report_plainly, tabbed_table};
 
 /// Analyze transactions and their producers; find hanging transactions and abort them.
 #[derive(Args, Debug)]
 pub struct TransactionsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "host:port")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    brokers: Brokers,
     #[command(subcommand)]
     command: Command,
 }
@@ -113,9 +110,7 @@ fn failed<T>(what: &str, result: Result<T, ClientError>) -> anyhow::Result<T> {
 }
 
 async fn execute(args: &TransactionsArgs) -> anyhow::Result<()> {
-    let config = args.command_config.as_deref();
-    let connected =
-        admin_client::connect(&args.bootstrap_server, config, "ottla-transactions").await;
+    let connected = args.brokers.connect("ottla-transactions", None).await;
     let admin = connected.map_err(|error| anyhow!(message_of(&error)))?;
     match &args.command {
         Command::List {
@@ -440,9 +435,4 @@ fn print_hanging(hanging: &[Candidate]) {
         ]
     });
     tabbed_table::print(titles, rows);
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as i64)
 }

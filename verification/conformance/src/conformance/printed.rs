@@ -138,10 +138,9 @@ fn without_tokens(line: &str) -> String {
             && word.contains(|it: char| it.is_ascii_uppercase())
             && word.contains(|it: char| it.is_ascii_lowercase())
     };
-    let words = line.split(' ').map(|word| match is_random(word) {
-        true => "TOKEN",
-        false => word,
-    });
+    let words = line
+        .split(' ')
+        .map(|word| if is_random(word) { "TOKEN" } else { word });
     words.collect::<Vec<&str>>().join(" ")
 }
 

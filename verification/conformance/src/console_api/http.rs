@@ -110,11 +110,10 @@ impl Http {
             (200..300).contains(&status),
             "{method} {path}: status {status}: {text}"
         );
-        match text.is_empty() {
-            true => Ok(Value::Null),
-            false => {
-                serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
-            }
+        if text.is_empty() {
+            Ok(Value::Null)
+        } else {
+            serde_json::from_str(&text).with_context(|| format!("{method} {path}: {text}"))
         }
     }
 

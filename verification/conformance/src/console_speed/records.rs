@@ -128,12 +128,11 @@ pub fn search(options: &Options) -> Result<Vec<Line>> {
                 "{of_cpu} MB per second of the console's CPU, {of_wall} MB/s with the broker on the same processors"
             );
             let what = format!("search for {name}, {compression}");
-            lines.push(match name.contains("of each record") {
-                true => Line::shown(&what, measured),
-                false => {
-                    let is_met = of_cpu.median >= SEARCH_MB_PER_SECOND;
-                    Line::new(&what, "≥ 500 MB/s a core", measured, is_met)
-                }
+            lines.push(if name.contains("of each record") {
+                Line::shown(&what, measured)
+            } else {
+                let is_met = of_cpu.median >= SEARCH_MB_PER_SECOND;
+                Line::new(&what, "≥ 500 MB/s a core", measured, is_met)
             });
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use ottla_peers::{Cluster, InstalledPeer, Peer};
 
+use crate::run_dir::SeededRun;
 use crate::seeded::Seeded;
 
 /// Partitions of each topic.
@@ -31,12 +32,8 @@ pub struct Options {
     /// The `transaction.version` of the cluster; by default the highest.
     #[arg(long)]
     pub(super) transaction_version: Option<u8>,
-    /// Seed of the random choices; a new one for each run by default.
-    #[arg(long)]
-    pub(super) seed: Option<u64>,
-    /// Keep the directory of a successful run too.
-    #[arg(long)]
-    pub(super) keep: bool,
+    #[command(flatten)]
+    pub(super) run: SeededRun,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
+use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -40,7 +41,7 @@ use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::modern::GroupError;
 use crate::group::outcome::{
-    AlteredShareOffsets, DeletedShareGroups, DeletedShareOffsets, Outcome, ReplyTo,
+    AlteredShareOffsets, DeletedShareGroups, DeletedShareOffsets, Outcome, ReplyTo, Response,
 };
 use crate::group::recorded::Decision;
 use crate::persister::{InitializeState, SharePartitionKey};
@@ -158,24 +159,13 @@ impl GroupCoordinator {
         response: AlterShareGroupOffsetsResponse,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
         let response = AlteredShareOffsets {
             response,
             initialize: Vec::new(),
         };
-        match self.share_group(group_id).cloned() {
-            Some(group) => {
-                let image = self.metadata.image();
-                let state = group.state_partitions();
-                let state = state.with_initialized(initialized, image, now.value());
-                let decision = self.with_state_partitions(group, state, now);
-                let reply = Deferred::Reply(to.with(response));
-                self.conclude(decision, reply, &mut effects);
-            }
-            // The group has been deleted.
-            None => self.reply_when_committed(to, response, &mut effects),
-        }
-        self.finish(effects)
+        self.complete(to, response, group_id, now, |state, image| {
+            state.with_initialized(initialized, image, now.value())
+        })
     }
 
     pub fn begin_delete_share_group_offsets(
@@ -255,17 +245,35 @@ impl GroupCoordinator {
         now: Timestamp,
     ) -> Outcome {
         self.share_deletions.remove(group_id);
-        let mut effects = self.effects();
         let response = DeletedShareOffsets {
             response,
             delete: PartitionsOfTopics::new(),
         };
+        self.complete(to, response, group_id, now, |state, _| {
+            let mut state = state.clone();
+            state
+                .deleting
+                .retain(|topic_id| !deleted.contains(topic_id));
+            state
+        })
+    }
+
+    /// Writes what the share coordinators have done to the state of a group's partitions, and answers.
+    fn complete<R>(
+        &mut self,
+        to: ReplyTo<R>,
+        response: R,
+        group_id: &ByteString,
+        now: Timestamp,
+        change: impl FnOnce(&StatePartitions, &MetadataImage) -> StatePartitions,
+    ) -> Outcome
+    where
+        Response: From<R>,
+    {
+        let mut effects = self.effects();
         match self.share_group(group_id).cloned() {
             Some(group) => {
-                let mut state = StatePartitions::clone(group.state_partitions());
-                state
-                    .deleting
-                    .retain(|topic_id| !deleted.contains(topic_id));
+                let state = change(group.state_partitions(), self.metadata.image());
                 let decision = self.with_state_partitions(group, state, now);
                 let reply = Deferred::Reply(to.with(response));
                 self.conclude(decision, reply, &mut effects);

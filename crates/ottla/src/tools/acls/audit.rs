@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -15,6 +14,7 @@ use ottla_types::ErrorCode;
 use super::node_settings::{NodeSettings, Reported, reported};
 use super::seen::Seen;
 use crate::counted::counted;
+use crate::tools::local_time::now_ms;
 use crate::tools::offset_reset::{offsets, parse_datetime, parse_duration};
 use crate::tools::topic_records;
 
@@ -51,11 +51,6 @@ fn since(text: &str) -> Result<i64, String> {
         false => parse_datetime(text),
     };
     time.map_err(|error| error.to_string())
-}
-
-fn now_ms() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_1970.map_or(0, |it| it.as_millis() as i64)
 }
 
 /// What was read.

@@ -249,12 +249,11 @@ fn differences(rules: &Rules) -> BTreeMap<AffectedClient, Vec<Names>> {
             let exceptions: Vec<_> = addresses
                 .filter(|(_, changes)| *changes != from_anywhere)
                 .collect();
-            let others = match exceptions.is_empty() {
-                true => host_in_words(WILDCARD),
-                false => {
-                    let but: Vec<&str> = exceptions.iter().map(|(host, _)| *host).collect();
-                    format!("from every address but {}", but.join(", "))
-                }
+            let others = if exceptions.is_empty() {
+                host_in_words(WILDCARD)
+            } else {
+                let but: Vec<&str> = exceptions.iter().map(|(host, _)| *host).collect();
+                format!("from every address but {}", but.join(", "))
             };
             let addresses = exceptions
                 .into_iter()

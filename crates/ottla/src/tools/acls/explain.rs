@@ -105,23 +105,22 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
     let endpoint_type = args.bootstrap.endpoint_type();
     let nodes = node_settings::read(&admin, endpoint_type).await?;
     let settings = authorizer_settings::of(&nodes, Some(&args.given))?;
-    let decisions = match settings.has_authorizer {
-        true => {
-            let mut authorizer = StandardAuthorizer {
-                super_users: settings.super_users,
-                allow_everyone_if_no_acl_found: settings.allow_everyone_if_no_acl_found,
-                ..Default::default()
-            };
-            for acl in concerning(&admin, &actions).await? {
-                authorizer.acls.insert(acl);
-            }
-            let decide = |action| authorizer.decide(client, action);
-            actions.into_iter().map(decide).collect()
+    let decisions = if settings.has_authorizer {
+        let mut authorizer = StandardAuthorizer {
+            super_users: settings.super_users,
+            allow_everyone_if_no_acl_found: settings.allow_everyone_if_no_acl_found,
+            ..Default::default()
+        };
+        for acl in concerning(&admin, &actions).await? {
+            authorizer.acls.insert(acl);
         }
-        false => actions
+        let decide = |action| authorizer.decide(client, action);
+        actions.into_iter().map(decide).collect()
+    } else {
+        actions
             .into_iter()
             .map(Decision::without_authorizer)
-            .collect(),
+            .collect()
     };
     let decisions: Vec<Decision<'_>> = decisions;
     let mut notes = settings.notes;

@@ -67,13 +67,12 @@ async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
         seen,
         may_allow_everyone: authorizer_settings::may_allow_everyone(&nodes),
     };
-    let text = match args.json {
-        true => format!("{:#}\n", to_json(&known, count, &unused, &notes)),
-        false => {
-            notes.insert(0, read_in_words(&known.seen));
-            let connection = connection_flags(&args.bootstrap, config);
-            to_text(&known, count, &unused, &notes, &connection)
-        }
+    let text = if args.json {
+        format!("{:#}\n", to_json(&known, count, &unused, &notes))
+    } else {
+        notes.insert(0, read_in_words(&known.seen));
+        let connection = connection_flags(&args.bootstrap, config);
+        to_text(&known, count, &unused, &notes, &connection)
     };
     // The reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());

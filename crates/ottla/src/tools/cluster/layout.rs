@@ -15,11 +15,11 @@ use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
+use ottla_storage::random_uuid;
 use ottla_types::{BrokerId, Uuid};
 
 use super::secured::Secured;
 use crate::owner_file::write_for_owner;
-use crate::tools::storage::random_uuid;
 
 const CLUSTER_FILE: &str = "cluster.properties";
 const LOCK_FILE: &str = ".cluster.lock";

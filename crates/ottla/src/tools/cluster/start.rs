@@ -20,6 +20,7 @@ use rustix::process::Signal;
 use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
 use super::secured::{ADMIN, Secured, USER};
+use crate::columns;
 use crate::counted::counted;
 use crate::shell_word::shell_word;
 use crate::stop_signals::StopSignals;
@@ -333,7 +334,9 @@ impl Cluster<'_> {
                 ]
             });
         let rows: Vec<[String; 6]> = std::iter::once(header).chain(rows).collect();
-        print!("{}", table(&rows));
+        for line in columns::lines(&rows, "  ") {
+            println!("{line}");
+        }
         if let Some(secured) = &self.layout.secured {
             let servers = self.layout.bootstrap_servers();
             println!("\n{}", how_to_connect(secured, &servers));
@@ -525,27 +528,11 @@ fn directory_name(path: &Path) -> String {
     name.display().to_string()
 }
 
-/// Formats rows in columns as wide as their widest cell.
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column);
-            format!("{cell:<width$}")
-        });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{Readiness, options_of, reason_text, table};
+    use super::{Readiness, options_of, reason_text};
 
     #[test]
     fn the_restart_command_of_a_node_has_its_overrides_without_secrets() {
@@ -599,12 +586,5 @@ mod tests {
         assert_eq!(text(2, Some(4)), "2 of 3 brokers are ready");
         assert_eq!(text(3, Some(4)), "4 partitions have no leader yet");
         assert_eq!(text(3, Some(1)), "1 partition has no leader yet");
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let row = |cells: [&str; 2]| cells.map(str::to_owned);
-        let text = table(&[row(["NODE", "ROLES"]), row(["101", "broker"])]);
-        assert_eq!(text, "NODE  ROLES\n101   broker\n");
     }
 }

@@ -17,12 +17,12 @@ pub(super) async fn describe(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow
     }
     groups.sort_by(|left, right| left.group_id.cmp(&right.group_id));
     for group in &groups {
-        if args.members {
-            print_members(group, args.verbose);
-        } else if args.state.is_some() {
-            print_state(group, args.verbose);
+        if args.common.members {
+            print_members(group, args.common.verbose);
+        } else if args.common.state.is_some() {
+            print_state(group, args.common.verbose);
         } else {
-            print_offsets(admin, group, args.verbose).await?;
+            print_offsets(admin, group, args.common.verbose).await?;
         }
     }
     Ok(())

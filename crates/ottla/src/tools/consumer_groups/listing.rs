@@ -29,11 +29,11 @@ pub(super) async fn chosen_groups(
     args: &ConsumerGroupsArgs,
     admin: &Admin,
 ) -> anyhow::Result<Vec<String>> {
-    if args.all_groups {
+    if args.common.all_groups {
         let groups = consumer_groups(admin, &[], &[]).await?;
         return Ok(groups.into_iter().map(|group| group.group_id).collect());
     }
-    let mut groups = args.group.clone();
+    let mut groups = args.common.group.clone();
     groups.sort_unstable();
     groups.dedup();
     Ok(groups)

@@ -28,12 +28,12 @@ pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::R
         }
         let partitions = partitions_to_reset(args, admin, &group).await?;
         let committed = async || Ok(admin.committed_offsets(&group).await?);
-        let is_single = args.group.len() == 1;
+        let is_single = args.common.group.len() == 1;
         let scenario = &args.scenario;
         let offsets = scenario
             .new_offsets(admin, &group, is_single, &partitions, committed)
             .await?;
-        if args.execute && !args.dry_run {
+        if args.common.execute && !args.common.dry_run {
             for (_, result) in admin.alter_offsets(&group, &offsets).await? {
                 result?;
             }
@@ -41,7 +41,7 @@ pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::R
         results.insert(group, offsets);
     }
     if args.export {
-        print_csv(&results, args.group.len() == 1)
+        print_csv(&results, args.common.group.len() == 1)
     } else {
         print_table(&results)
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::arguments::MOVES_PER_BROKER;
 use super::quantities::{bytes, duration, in_unit, unit_of};
+use crate::columns;
 use crate::counted::counted;
 use crate::tools::java_text::joined as ids;
 use crate::tools::reassign_partitions::assignment_file::to_json;
@@ -236,26 +237,11 @@ fn lines(columns: &[Column]) -> Vec<String> {
                 .collect()
         })
         .collect();
-    let widths: Vec<usize> = cells
-        .iter()
-        .map(|column| {
-            column
-                .iter()
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let rows = cells.first().map_or(0, Vec::len);
-    (0..rows)
-        .map(|row| {
-            let padded = cells
-                .iter()
-                .zip(widths.iter().copied())
-                .map(|(column, width)| format!("{:<width$}", column[row]));
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        })
-        .collect()
+    let rows = (0..cells.first().map_or(0, Vec::len)).map(|row| {
+        let cells = cells.iter().map(|column| column[row].clone());
+        cells.collect::<Vec<String>>()
+    });
+    columns::lines(&rows.collect::<Vec<_>>(), "  ")
 }
 
 fn summary(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<String> {

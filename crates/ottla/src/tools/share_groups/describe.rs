@@ -4,9 +4,9 @@ use ottla_client::admin::SharePartitionOffset;
 use ottla_client::{Admin, BrokerNode};
 use ottla_protocol::messages::share_group_describe_response::{DescribedGroup, Member};
 
-use super::{ShareGroupsArgs, Table, chosen_groups};
+use super::{ShareGroupsArgs, chosen_groups};
 use crate::tools::consumer_groups::describe::{assignment, shown_coordinator};
-use crate::tools::consumer_groups::table::shown;
+use crate::tools::consumer_groups::table::{Table, shown};
 use crate::tools::offset_reset::Partition;
 
 pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
@@ -16,12 +16,12 @@ pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::R
     }
     groups.sort_by(|(left, _), (right, _)| left.group_id.cmp(&right.group_id));
     for (group, coordinator) in &groups {
-        if args.members {
-            print_members(group, args.verbose);
-        } else if args.state.is_some() {
-            print_state(group, coordinator, args.verbose);
+        if args.common.members {
+            print_members(group, args.common.verbose);
+        } else if args.common.state.is_some() {
+            print_state(group, coordinator, args.common.verbose);
         } else {
-            print_offsets(admin, group, args.verbose).await?;
+            print_offsets(admin, group, args.common.verbose).await?;
         }
     }
     Ok(())

@@ -19,11 +19,11 @@ pub(super) async fn chosen_groups(
     args: &ShareGroupsArgs,
     admin: &Admin,
 ) -> anyhow::Result<Vec<String>> {
-    if args.all_groups {
+    if args.common.all_groups {
         let groups = share_groups(admin, &[]).await?;
         return Ok(groups.into_iter().map(|group| group.group_id).collect());
     }
     let mut seen = BTreeSet::new();
-    let groups = args.group.iter().filter(|group| seen.insert(*group));
+    let groups = args.common.group.iter().filter(|group| seen.insert(*group));
     Ok(groups.cloned().collect())
 }

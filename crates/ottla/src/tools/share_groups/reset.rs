@@ -15,7 +15,7 @@ use crate::tools::offset_reset::{
 };
 
 pub(super) async fn reset(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let group = args.group.first().map_or("", String::as_str);
+    let group = args.common.group.first().map_or("", String::as_str);
     match admin.describe_share_group(group).await {
         Ok((group, _)) if matches!(&*group.group_state, "Empty" | "Dead") => {}
         Ok(_) => bail!(UsageError(format!("Share group '{group}' is not empty."))),
@@ -32,7 +32,7 @@ pub(super) async fn reset(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Resu
         named_partitions(admin, &args.topic).await?
     };
     let offsets = new_offsets(args, admin, &partitions).await?;
-    if args.execute {
+    if args.common.execute {
         alter(admin, group, &offsets).await?;
     }
     print_table(&BTreeMap::from([(group.to_owned(), offsets)]));

@@ -7,7 +7,7 @@ use super::offsets::committed;
 use crate::tools::offset_deletion::{Chosen, delete};
 
 pub(super) async fn delete_offsets(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
-    let group = &args.group[0];
+    let group = &args.common.group[0];
     let chosen = if args.all_input_topics {
         Chosen::partitions(committed(admin, group, false).await?.into_keys())
     } else {

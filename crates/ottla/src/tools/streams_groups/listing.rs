@@ -33,9 +33,9 @@ pub(super) async fn chosen_groups(
     args: &StreamsGroupsArgs,
     admin: &Admin,
 ) -> anyhow::Result<Vec<String>> {
-    if !args.all_groups {
+    if !args.common.all_groups {
         let mut groups = Vec::new();
-        for group in &args.group {
+        for group in &args.common.group {
             if !groups.contains(group) {
                 groups.push(group.clone());
             }

@@ -25,7 +25,7 @@ pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Re
             None => reset_group(args, admin, &group).await?,
             Some("Empty" | "Dead") => {
                 let offsets = reset_group(args, admin, &group).await?;
-                if args.execute {
+                if args.common.execute {
                     delete_internal_topics(args, admin, &group).await;
                 }
                 offsets
@@ -41,7 +41,7 @@ pub(super) async fn reset(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Re
         results.insert(group, offsets);
     }
     if args.export {
-        print_csv(&results, args.group.len() == 1)
+        print_csv(&results, args.common.group.len() == 1)
     } else {
         print_table(&results)
     }
@@ -54,13 +54,13 @@ async fn reset_group(
     group: &str,
 ) -> anyhow::Result<BTreeMap<Partition, i64>> {
     let partitions = partitions_to_reset(args, admin, group).await?;
-    let is_single = args.group.len() == 1;
+    let is_single = args.common.group.len() == 1;
     let committed = async || committed(admin, group, true).await;
     let offsets = args
         .scenario
         .new_offsets(admin, group, is_single, &partitions, committed)
         .await?;
-    if args.execute {
+    if args.common.execute {
         // Kafka's tool prints only the message of this error.
         let words = |error: ClientError| anyhow!("{}", error.broker_message());
         let results = admin.alter_offsets(group, &offsets).await.map_err(words)?;

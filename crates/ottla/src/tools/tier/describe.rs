@@ -14,6 +14,7 @@ use ottla_types::Uuid;
 use serde::Serialize;
 
 use super::remote_log::{RemoteLog, RemotePartitionLog};
+use crate::columns;
 use crate::counted::counted;
 use crate::paragraphs::wrap;
 use crate::tools::sizes;
@@ -295,24 +296,18 @@ pub fn text(description: &Description, terminal: Option<usize>) -> String {
         ];
         let mut rows = vec![titles.map(str::to_owned)];
         rows.extend(description.partitions.iter().map(row));
-        let mut widths = [0; 12];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
+        let widths = columns::widths(&rows);
         let groups = groups(&widths, terminal.unwrap_or(usize::MAX));
         for (index, group) in groups.iter().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
-            for row in &rows {
-                let cells = group.iter().map(|column| {
-                    let (cell, width) = (&row[*column], widths[*column]);
-                    format!("{cell:<width$}")
-                });
-                let line = cells.collect::<Vec<_>>().join(GAP);
-                let _ = writeln!(out, "{}", line.trim_end());
+            let of_group = |row: &[String; 12]| -> Vec<String> {
+                group.iter().map(|column| row[*column].clone()).collect()
+            };
+            let rows: Vec<_> = rows.iter().map(of_group).collect();
+            for line in columns::lines(&rows, GAP) {
+                let _ = writeln!(out, "{line}");
             }
         }
     }

@@ -73,7 +73,9 @@ impl Bench<'_> {
             .args(["--topic", topic, "--partitions", &PARTITIONS.to_string()])
             .args(["--replication-factor", &BROKERS.to_string()]);
         // The controller may not have unfenced newly started brokers yet.
-        retried(|| process::output_of(&mut create))?;
+        process::retried(PATIENCE, "creating a topic", || {
+            process::output_of(&mut create)
+        })?;
         self.cluster.wait_until_in_sync(topic, BROKERS)?;
         Ok(())
     }
@@ -142,15 +144,4 @@ impl Bench<'_> {
 pub(super) fn led_by(partitions: &[Partition], broker: i32) -> Vec<i32> {
     let led = partitions.iter().filter(|it| it.leader == Some(broker));
     led.map(|it| it.index).collect()
-}
-
-/// Retries a failing attempt for a while.
-pub(super) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let began = Instant::now();
-    loop {
-        match attempt() {
-            Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(500)),
-            outcome => return outcome,
-        }
-    }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::bench::{Bench, retried};
+use super::bench::{self, Bench};
 use crate::bench_peer::failover::{fenced_at, now_ms, one_record};
 use crate::bench_peer::setting::{BROKERS, Options};
 use ottla_peers::{Asker, Known, Member, connect};
@@ -99,7 +99,9 @@ fn create(bench: &Bench<'_>, partitions: usize, replicas: usize) -> Result<Vec<S
             .args(["--replication-factor", &replicas.to_string()]);
         // A creation that timed out may still have taken effect.
         create.arg("--if-not-exists");
-        retried(|| process::output_of(&mut create))?;
+        process::retried(bench::PATIENCE, "creating a topic", || {
+            process::output_of(&mut create)
+        })?;
         topics.push(topic);
         left -= count;
     }
