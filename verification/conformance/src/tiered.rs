@@ -19,7 +19,7 @@ use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
 use ottla_testkit::words;
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
-use ottla_workspace::{test_programs, workspace};
+use ottla_workspace::test_programs;
 
 const TOPIC: &str = "archived";
 const RECORDS: usize = 40_000;

@@ -231,7 +231,8 @@ async fn describe(
     }
     let keys = keys_of(group_id, &topics).into_iter();
     let questions = keys.map(|key| ReadSummary { key }).collect();
-    let summaries = persister::each(&broker.share_groups.coordinators, questions).await;
+    let coordinators = &broker.share_groups.coordinators;
+    let summaries = persister::each(coordinators, questions).await;
     let mut summaries = summaries.into_iter();
     let topics: Vec<(RequestedTopic, Vec<StateSummary>)> = topics
         .into_iter()
