@@ -241,7 +241,7 @@ macro_rules! cases {
         mod $store {
             $(
                 #[tokio::test]
-                #[ignore = "cargo xtask tiered starts its server"]
+                #[ignore = "needs its server: cargo xtask tiered"]
                 async fn $case() {
                     super::$case(super::$store().await, stringify!($case)).await;
                 }
