@@ -196,6 +196,8 @@ impl EpochSegments {
             self.by_offset.remove(at);
             gaps.remove(&(epoch, next_of(table.end_offset_of(slot, epoch))));
             self.note_gap_before(at, table, epoch, gaps);
+            // The one after it may have the same end, and the gap is then behind that one.
+            self.note_gap_before(at + 1, table, epoch, gaps);
             self.only_bytes -= table.size_of_only_epoch(slot).unwrap_or(0);
         }
         self.unreferenced.insert(slot);

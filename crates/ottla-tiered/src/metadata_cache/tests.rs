@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{LOOKS, NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 use crate::RemoteLogSegmentState::{self, *};
-use crate::test_segments::segment;
+use crate::test_segments::{cache_of, segment};
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
 
 /// Kafka's maps, with a plain search for what covers what.
@@ -449,6 +449,24 @@ fn a_transaction_index_is_not_searched_for_in_every_segment_of_a_topic_without_a
         let update = segment.to_state(state, Timestamp(0), BrokerId(1));
         cache.update(&update).unwrap();
         assert_eq!(find(&cache), None);
+    }
+}
+
+/// Otherwise local segments would be deleted whose records nothing has.
+#[test]
+fn a_gap_remains_if_the_longer_of_two_segments_before_it_is_deleted() {
+    let epoch = LeaderEpoch(0);
+    let of = |id, start, end| segment(id, start, end, LeaderEpochs::from([(0, start)]));
+    let (first, long, short, after) = (of(1, 0, 4), of(2, 5, 19), of(3, 10, 19), of(4, 30, 39));
+    let mut cache = cache_of(&[first.clone(), long.clone(), short, after]);
+    assert_eq!(cache.readable_until(epoch, Offset(0)), Some(Offset(20)));
+    for (deleted, from, until) in [(long, 0, 5), (first, 10, 20)] {
+        let update = deleted.to_state(DeleteSegmentStarted, Timestamp(0), BrokerId(1));
+        cache.update(&update).unwrap();
+        let found = cache.readable_until(epoch, Offset(from));
+        assert_eq!(found, Some(Offset(until)));
+        let found = cache.readable_until(epoch, Offset(10));
+        assert_eq!(found, Some(Offset(20)));
     }
 }
 
