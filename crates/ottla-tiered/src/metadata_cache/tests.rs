@@ -454,19 +454,26 @@ fn a_transaction_index_is_not_searched_for_in_every_segment_of_a_topic_without_a
 
 /// Otherwise local segments would be deleted whose records nothing has.
 #[test]
-fn a_gap_remains_if_the_longer_of_two_segments_before_it_is_deleted() {
+fn a_gap_remains_after_segments_with_the_same_end_until_the_last_is_deleted() {
     let epoch = LeaderEpoch(0);
-    let of = |id, start, end| segment(id, start, end, LeaderEpochs::from([(0, start)]));
-    let (first, long, short, after) = (of(1, 0, 4), of(2, 5, 19), of(3, 10, 19), of(4, 30, 39));
-    let mut cache = cache_of(&[first.clone(), long.clone(), short, after]);
-    assert_eq!(cache.readable_until(epoch, Offset(0)), Some(Offset(20)));
-    for (deleted, from, until) in [(long, 0, 5), (first, 10, 20)] {
-        let update = deleted.to_state(DeleteSegmentStarted, Timestamp(0), BrokerId(1));
-        cache.update(&update).unwrap();
-        let found = cache.readable_until(epoch, Offset(from));
-        assert_eq!(found, Some(Offset(until)));
-        let found = cache.readable_until(epoch, Offset(10));
-        assert_eq!(found, Some(Offset(20)));
+    let of = |id, start| segment(id, start, 19, LeaderEpochs::from([(0, start)]));
+    let mut same_end = vec![of(1, 0), of(2, 5), of(3, 10), of(4, 15)];
+    let after = segment(5, 30, 39, LeaderEpochs::from([(0, 30)]));
+    // Each of them is deleted first once.
+    for _ in 0..same_end.len() {
+        same_end.rotate_left(1);
+        let mut all = same_end.clone();
+        all.sort_by_key(|segment| segment.start_offset);
+        all.push(after.clone());
+        let mut cache = cache_of(&all);
+        assert_eq!(cache.readable_until(epoch, Offset(0)), Some(Offset(20)));
+        for (number, deleted) in same_end.iter().enumerate() {
+            let update = deleted.to_state(DeleteSegmentStarted, Timestamp(0), BrokerId(1));
+            cache.update(&update).unwrap();
+            let has_left = number + 1 < same_end.len();
+            let found = cache.readable_until(epoch, Offset(19));
+            assert_eq!(found, has_left.then_some(Offset(20)));
+        }
     }
 }
 
