@@ -86,8 +86,8 @@ impl RequestContext {
     }
 }
 
-/// The part of the budget for remote reads that a response holds until it begins to leave. A response
-/// that holds some is sent by the threads of the store (`Network::set_store_threads`).
+/// The part of the budget for remote reads that a response holds until it is sent or counts as unsent.
+/// A response that holds some is sent by the threads of the store (`Network::set_store_threads`).
 #[derive(Debug, Default)]
 pub struct RemoteMemory(Mutex<Vec<OwnedSemaphorePermit>>);
 

@@ -55,8 +55,8 @@ pub struct SendQueue {
     chunks: VecDeque<Chunk>,
     /// Whether one of the responses has records from remote storage.
     has_remote_records: bool,
-    /// The part of the budget for remote reads that they hold. As soon as they are sent, their bytes
-    /// count as unsent if the peer does not read them.
+    /// The part of the budget for remote reads that they hold, until they are sent or count as unsent.
+    /// Otherwise reads would go on while the responses before them are still in memory.
     remote_memory: Vec<OwnedSemaphorePermit>,
 }
 
@@ -92,7 +92,6 @@ impl SendQueue {
         unsent: &Unsent,
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
-        self.remote_memory = Vec::new();
         let sent = match stream {
             Stream::Plain(stream) => {
                 self.send_plain(stream, unsent, &mut |_| {}, on_progress)
@@ -102,7 +101,7 @@ impl SendQueue {
             Stream::KernelTls(stream) => {
                 if stream.is_new_key_due() {
                     // Announcing it also waits while the peer does not read.
-                    unsent.set(self.bytes_in_memory());
+                    self.count_as_unsent(unsent);
                     stream.replace_key().await?;
                 }
                 let (socket, mut on_sent) = stream.for_sending();
@@ -111,7 +110,15 @@ impl SendQueue {
             }
         };
         self.has_remote_records = false;
+        self.remote_memory = Vec::new();
         sent
+    }
+
+    /// From now on, the peer may keep the responses in memory by not reading them. They hold no part
+    /// of the budget for remote reads then, because others would wait for it as long.
+    fn count_as_unsent(&mut self, unsent: &Unsent) {
+        unsent.set(self.bytes_in_memory());
+        self.remote_memory = Vec::new();
     }
 
     async fn send_plain(
@@ -141,7 +148,7 @@ impl SendQueue {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    unsent.set(self.bytes_in_memory());
+                    self.count_as_unsent(unsent);
                     stream.writable().await?;
                     turn = Turn::default();
                 }
@@ -162,6 +169,8 @@ impl SendQueue {
         let mut sent = 0;
         let mut turn = Turn::default();
         let mut piece = Vec::new();
+        // Each write may wait for the peer. What is larger than a piece counts as unsent at once.
+        self.remote_memory = Vec::new();
         while !self.chunks.is_empty() {
             let in_memory = self.bytes_in_memory();
             if in_memory > PIECE_BYTES {
@@ -455,6 +464,41 @@ mod tests {
         socket.writable().await.unwrap();
         let sent = queue.try_send(socket).unwrap() as usize;
         assert!((1..=REMOTE_BUFFERS_BYTES).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn a_remote_response_counts_in_one_of_two_budgets_until_it_is_sent() {
+        let (mut stream, mut peer) = connected().await;
+        if let Stream::Plain(socket) = &stream {
+            socket.writable().await.unwrap();
+        }
+        let length = 4 * TURN_BYTES as usize;
+        let budget = Arc::new(ottla_sync::Semaphore::new(1));
+        let memory = Arc::clone(&budget).try_acquire_owned().unwrap();
+        let mut queue = SendQueue::default();
+        queue.hold(vec![memory]);
+        queue.push(Encoded {
+            chunks: vec![Chunk::Bytes(Bytes::from(vec![b'x'; length]))],
+        });
+        let answers = Arc::new(UnsentAnswers::new(0));
+        let unsent = Unsent::of(&answers);
+        {
+            let mut sending = std::pin::pin!(queue.send_all(&mut stream, &unsent, || {}));
+            // Up to the end of its turn, or until the socket is full.
+            let first = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(sending.as_mut().poll(context).is_ready())
+            });
+            assert!(!first.await);
+            assert!(budget.available_permits() == 0 || answers.bytes() > 0);
+            let reader = ottla_sync::thread::spawn(move || {
+                let mut received = vec![0; length];
+                peer.read_exact(&mut received).unwrap();
+                received
+            });
+            assert_eq!(sending.await.unwrap(), length as u64);
+            assert!(reader.join().unwrap().iter().all(|&byte| byte == b'x'));
+        }
+        assert_eq!((budget.available_permits(), answers.bytes()), (1, 0));
     }
 
     #[tokio::test]

@@ -54,8 +54,8 @@ pub struct RemoteRecords {
     pub records: Bytes,
     /// For `read_committed`.
     pub aborted: Option<Vec<AbortedTransaction>>,
-    /// The part of the budget for remote reads that the records hold. Held until the response begins
-    /// to leave; after that, its bytes count as bytes that the client has not read yet.
+    /// The part of the budget for remote reads that the records hold. Held until the response is sent,
+    /// or its bytes count as bytes that the client has not read yet.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
@@ -227,6 +227,8 @@ impl RemoteTier {
                 None | Some(TimestampSearch::Local) => return Ok(None),
                 Some(TimestampSearch::NotBelow(offset)) => {
                     from = offset;
+                    // A partition may have a million segments, and this thread serves others too.
+                    ottla_sync::task::yield_now().await;
                     continue;
                 }
                 Some(TimestampSearch::Remote(segment)) => segment,

@@ -191,16 +191,21 @@ mod tests {
         let permit = Permit::new(Guard(Arc::clone(&has_ended)));
         // It does not wait for anything at first, as decompression does not.
         let (end, may_end) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = ottla_sync::oneshot::channel();
         let never = async move {
+            let _ = begin.send(());
             let _ = may_end.recv();
             std::future::pending::<()>().await;
         };
-        let soon = Duration::from_millis(20);
-        let waited = ottla_sync::time::timeout(soon, async {
+        let caller = async {
             let permit = permit;
             run_on(&threads, &permit, Box::pin(never)).await;
-        });
-        waited.await.unwrap_err();
+        };
+        // The caller goes while it works.
+        ottla_sync::select! {
+            () = caller => unreachable!("it never ends"),
+            begun = begun => begun.unwrap(),
+        }
         assert!(
             !has_ended.load(Ordering::Acquire),
             "the work has the permit"

@@ -174,7 +174,6 @@ impl EpochSegments {
             gaps.remove(&(epoch, next_of(end_of(covered))));
         }
         self.by_offset.insert(first, slot);
-        // The one before may have the same end, and then the second one counts.
         self.note_gap_before(first, table, epoch, gaps);
         self.note_gap_before(first + 1, table, epoch, gaps);
         self.only_bytes += table.size_of_only_epoch(slot).unwrap_or(0);
@@ -194,14 +193,21 @@ impl EpochSegments {
             .partition_point(|slot| table.start_offset_of(*slot, epoch) < start_offset);
         if self.by_offset.get(at) == Some(&slot) {
             self.by_offset.remove(at);
-            gaps.remove(&(epoch, next_of(table.end_offset_of(slot, epoch))));
+            let end = table.end_offset_of(slot, epoch);
+            gaps.remove(&(epoch, next_of(end)));
             self.note_gap_before(at, table, epoch, gaps);
+            // Later ones may have the same end, and then the gap after it remains.
+            let after = self
+                .by_offset
+                .partition_point(|slot| table.end_offset_of(*slot, epoch) <= end);
+            self.note_gap_before(after, table, epoch, gaps);
             self.only_bytes -= table.size_of_only_epoch(slot).unwrap_or(0);
         }
         self.unreferenced.insert(slot);
     }
 
     /// Corrects whether there is a gap between the readable segment at this position and the one before.
+    /// Of several with the same end, the last one tells whether there is a gap after them.
     fn note_gap_before(
         &self,
         at: usize,
@@ -215,6 +221,9 @@ impl EpochSegments {
         };
         let end = next_of(table.end_offset_of(*before, epoch));
         let next = self.by_offset.get(at);
+        if next.is_some_and(|next| next_of(table.end_offset_of(*next, epoch)) == end) {
+            return;
+        }
         if next.is_some_and(|next| table.start_offset_of(*next, epoch) > end) {
             gaps.insert((epoch, end));
         } else {

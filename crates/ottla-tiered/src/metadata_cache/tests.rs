@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{LOOKS, NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 use crate::RemoteLogSegmentState::{self, *};
-use crate::test_segments::segment;
+use crate::test_segments::{cache_of, segment};
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
 
 /// Kafka's maps, with a plain search for what covers what.
@@ -449,6 +449,31 @@ fn a_transaction_index_is_not_searched_for_in_every_segment_of_a_topic_without_a
         let update = segment.to_state(state, Timestamp(0), BrokerId(1));
         cache.update(&update).unwrap();
         assert_eq!(find(&cache), None);
+    }
+}
+
+/// Otherwise local segments would be deleted whose records nothing has.
+#[test]
+fn a_gap_remains_after_segments_with_the_same_end_until_the_last_is_deleted() {
+    let epoch = LeaderEpoch(0);
+    let of = |id, start| segment(id, start, 19, LeaderEpochs::from([(0, start)]));
+    let mut same_end = vec![of(1, 0), of(2, 5), of(3, 10), of(4, 15)];
+    let after = segment(5, 30, 39, LeaderEpochs::from([(0, 30)]));
+    // Each of them is deleted first once.
+    for _ in 0..same_end.len() {
+        same_end.rotate_left(1);
+        let mut all = same_end.clone();
+        all.sort_by_key(|segment| segment.start_offset);
+        all.push(after.clone());
+        let mut cache = cache_of(&all);
+        assert_eq!(cache.readable_until(epoch, Offset(0)), Some(Offset(20)));
+        for (number, deleted) in same_end.iter().enumerate() {
+            let update = deleted.to_state(DeleteSegmentStarted, Timestamp(0), BrokerId(1));
+            cache.update(&update).unwrap();
+            let has_left = number + 1 < same_end.len();
+            let found = cache.readable_until(epoch, Offset(19));
+            assert_eq!(found, has_left.then_some(Offset(20)));
+        }
     }
 }
 
