@@ -8,6 +8,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The soft limit of this process, which its brokers inherit.
 const INHERITED: u64 = 1 << 20;
 
+/// With less, the kernel would still pass a dump to the program of `kernel.core_pattern`.
+const FORBIDDEN: &str = "1";
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The soft limit of the size of core dumps of a running broker, as the kernel shows it.
@@ -42,7 +45,7 @@ fn a_node_with_secrets_leaves_no_core_dump_unless_it_is_allowed() {
         .property(secret.0, secret.1)
         .environment("OTTLA_LOG", "warn,ottla=debug")
         .start();
-    assert_eq!(limit(&with), "0");
+    assert_eq!(limit(&with), FORBIDDEN);
     let output = with.output();
     assert!(output.contains("ottla.core.dump.enable"), "{output}");
     let allowed = BrokerBuilder::new()
@@ -68,7 +71,7 @@ fn a_node_with_secrets_leaves_no_core_dump_unless_it_is_allowed() {
     broker.start_again();
     // It accepts clients just before.
     let began = Instant::now();
-    while limit(&broker) != "0" {
+    while limit(&broker) != FORBIDDEN {
         assert!(began.elapsed() < PATIENCE, "{}", broker.output());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,7 +1,8 @@
 //! Whether a node has secrets in its memory because of its configuration.
 
 use super::BrokerConfig;
-use crate::tables::broker_config_of_key;
+use crate::config_def::ConfigDef;
+use crate::tables::broker_config;
 
 /// Settings that name a file with a secret.
 const FILES: [&str; 5] = [
@@ -20,8 +21,8 @@ impl BrokerConfig {
     pub fn has_secrets(&self) -> bool {
         let store = self.setting(STORE_PREFIX).unwrap_or("rsm.config.");
         let is_secret = |(key, value): (&String, &String)| {
-            let def = broker_config_of_key(key);
-            let is_meant = def.is_some_and(|def| def.is_sensitive() || FILES.contains(&def.name))
+            let mut defs = settings_of(key);
+            let is_meant = defs.any(|def| def.is_sensitive() || FILES.contains(&def.name))
                 || (self.remote_log_storage_system_enable && key.starts_with(store));
             is_meant && !value.trim().is_empty()
         };
@@ -36,12 +37,21 @@ impl BrokerConfig {
     }
 }
 
+/// The settings that a key may mean: all of it, or what follows a prefix, such as that of a listener and
+/// a mechanism, or that of the metadata manager's clients.
+fn settings_of(key: &str) -> impl Iterator<Item = &'static ConfigDef> {
+    let after_prefixes = key.match_indices('.').map(move |(dot, _)| &key[dot + 1..]);
+    std::iter::once(key)
+        .chain(after_prefixes)
+        .filter_map(broker_config)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{broker_config, single_node_properties};
+    use crate::single_node_properties;
 
     fn config(settings: &[(&str, &str)]) -> BrokerConfig {
         let mut properties = single_node_properties("/data", "127.0.0.1:1", "127.0.0.1:2");
@@ -70,6 +80,10 @@ mod tests {
             [("listener.name.a.ssl.keystore.location", "/key.pem")],
             [("listener.name.a.plain.sasl.jaas.config", "x required;")],
             [("delegation.token.secret.key", "s")],
+            [(
+                "rlmm.config.remote.log.metadata.common.client.sasl.jaas.config",
+                "x required;",
+            )],
             [("ottla.console.oidc.config", "/oidc.properties")],
         ] {
             assert!(config(&settings).has_secrets(), "{settings:?}");

@@ -86,7 +86,7 @@ impl ResetScenario {
             return by_time(admin, partitions, parse_datetime(text)?).await;
         }
         if let Some(text) = &self.by_duration {
-            let time = now_ms() - parse_duration(text)?;
+            let time = now_ms().saturating_sub(parse_duration(text)?);
             return by_time(admin, partitions, time).await;
         }
         if let Some(path) = &self.from_file {

@@ -47,7 +47,7 @@ pub(super) struct AuditArgs {
 /// In milliseconds since 1970.
 fn since(text: &str) -> Result<i64, String> {
     let time = match text.starts_with(['P', 'p']) {
-        true => parse_duration(text).map(|duration| now_ms() - duration),
+        true => parse_duration(text).map(|duration| now_ms().saturating_sub(duration)),
         false => parse_datetime(text),
     };
     time.map_err(|error| error.to_string())
@@ -309,6 +309,12 @@ mod tests {
             reported,
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_duration_may_be_as_long_as_its_number() {
+        assert_eq!(since("P-106751991167D"), Ok(i64::MAX));
+        assert!(since("P106751991167D").is_ok_and(|time| time < 0));
     }
 
     #[test]

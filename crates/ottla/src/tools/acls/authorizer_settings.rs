@@ -60,10 +60,12 @@ pub(super) fn of(
     Ok(settings)
 }
 
-/// Whether a node may allow everybody to use a resource without ACLs. Unknown if no node reports it.
+/// Whether a node may allow everybody to use a resource without ACLs. Unknown of a node that does not
+/// report its settings.
 pub(super) fn may_allow_everyone(nodes: &NodeSettings) -> bool {
     let mut of_nodes = nodes.reported.iter();
     nodes.reported.is_empty()
+        || !nodes.notes.is_empty()
         || of_nodes.any(|(_, configs)| match reported(configs, ALLOW_EVERYONE) {
             Reported::NotSet => false,
             Reported::Hidden => true,
@@ -199,6 +201,11 @@ mod tests {
         assert!(nodes(&[not_set[0], set]) && nodes(&[not_set[0], hidden]));
         // Nothing is known.
         assert!(nodes(&[]));
+        let missing = NodeSettings {
+            reported: vec![(1, Vec::new())],
+            notes: vec!["node 2 does not report its settings".to_owned()],
+        };
+        assert!(may_allow_everyone(&missing));
     }
 
     #[test]

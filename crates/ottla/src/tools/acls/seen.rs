@@ -104,11 +104,19 @@ pub(super) struct Seen {
     lacks_controllers: bool,
 }
 
-/// The path of a file before it was rotated to a name with a number or a date: `audit.log` for `audit.log.1`.
+/// The path of a file before it was rotated to a name with a number or a date: `audit.log` for
+/// `audit.log.1` and `audit.log-20260101`. But `audit-1` and `audit.node-2` are of two nodes.
 fn before_rotation(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_of_rotation = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
-    path.with_file_name(name.trim_end_matches(is_of_rotation))
+    let before = name.trim_end_matches(is_of_rotation);
+    let added = &name[before.len()..];
+    let is_date = added.starts_with('-') && added.len() > "20260101".len();
+    if before.contains('.') && (added.starts_with('.') || is_date) {
+        path.with_file_name(before)
+    } else {
+        path.to_path_buf()
+    }
 }
 
 impl Seen {
@@ -522,6 +530,22 @@ pub(super) mod tests {
         }
         assert_eq!(seen.since(), "2026-01-04T00:00:00.000Z");
         assert_eq!(seen.until(), "2026-01-07T00:00:00.000Z");
+    }
+
+    #[test]
+    fn files_of_two_nodes_are_not_taken_for_one_that_was_rotated() {
+        for (name, before) in [
+            ("audit.log", "audit.log"),
+            ("audit.log.1", "audit.log"),
+            ("audit.log-20260101", "audit.log"),
+            ("audit.log.2026-01-01-05", "audit.log"),
+            ("audit-1", "audit-1"),
+            ("audit.node-2", "audit.node-2"),
+            ("broker.2", "broker.2"),
+            ("2", "2"),
+        ] {
+            assert_eq!(before_rotation(Path::new(name)), Path::new(before));
+        }
     }
 
     /// The brokers ask about the cluster first, and then about no topic.

@@ -109,8 +109,11 @@ fn print_state(group: &DescribedStreamsGroup, verbose: bool) {
 }
 
 fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], verbose: bool) {
+    let group_id = &*group.group.group_id;
     let mut table = Table::<OffsetsOfPartition>::new();
-    table.growing("GROUP", 15, |_| &*group.group.group_id);
+    // Also without rows, Kafka's tool pads the title for the group's name.
+    let width = group_id.chars().count().max(15);
+    table.fixed("GROUP", width, |_| group_id);
     table.growing("TOPIC", 15, |it| it.topic.clone());
     table.fixed("PARTITION", 10, |it| it.partition);
     if verbose {
