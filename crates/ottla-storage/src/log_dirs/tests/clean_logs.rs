@@ -22,10 +22,17 @@ fn stopped(count: usize) -> Dirs {
     test
 }
 
+/// The kernel's clock of files has ticks of up to 10 ms.
+fn wait_for_the_next_tick() {
+    ottla_sync::thread::sleep(Duration::from_millis(30));
+}
+
 fn stop(dirs: &LogDirs, logs: Vec<Log>, broker_epoch: i64) {
     for mut log in logs {
         dirs.close_log(&log.close_job(), TOPIC_ID).unwrap();
     }
+    // A log that has just changed is not trusted.
+    wait_for_the_next_tick();
     dirs.close(BrokerEpoch(broker_epoch), &[]);
 }
 
@@ -120,8 +127,7 @@ const CHANGES: [(&str, fn(&Path)); 10] = [
 fn after_a_change_the_files_are_read() {
     for (what, change) in CHANGES {
         let test = stopped(1);
-        // The kernel's clock of files has ticks of up to 10 ms.
-        std::thread::sleep(Duration::from_millis(30));
+        wait_for_the_next_tick();
         change(&test.path());
         spoil(&test);
         assert!(test.load().is_err(), "{what}");
