@@ -51,7 +51,7 @@ const VERSION: u32 = 1;
 const CRC_START: usize = 4;
 const CRC_END: usize = 8;
 
-/// A segment has at most so many: its indexes store them as 31 bits.
+/// The most offsets that a segment may have: its indexes store relative ones in 31 bits.
 const MAX_OFFSETS: i64 = 1 << 31;
 
 /// A log as a clean stop left it.

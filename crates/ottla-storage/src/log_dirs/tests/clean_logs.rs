@@ -134,6 +134,27 @@ fn after_a_change_the_files_are_read() {
     }
 }
 
+/// A change after the stop could have the same time. On the simulated disk, the file is as old as the
+/// temporary one that it was written to.
+#[test]
+fn a_log_that_is_not_older_than_the_file_is_not_trusted() {
+    for is_file_older in [false, true] {
+        on_simulated_disk(move |_| {
+            let test = Dirs::new(1);
+            if is_file_older {
+                let temporary = format!("{CLEAN_LOGS_FILE}.tmp");
+                ottla_sync::fs::File::create(test.path().join(temporary)).unwrap();
+            }
+            let dirs = test.load().unwrap();
+            let mut log = open(&dirs, 0);
+            append(&mut log);
+            stop(&dirs, vec![log], 42);
+            let found = CleanLogs::read(&test.path()).unwrap();
+            assert_eq!(found.get(&partition(0)).is_none(), is_file_older);
+        });
+    }
+}
+
 /// A start takes the file: a kill leads to recovery, whatever was not changed.
 #[test]
 fn the_file_is_used_once() {
