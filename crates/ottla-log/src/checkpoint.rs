@@ -49,10 +49,20 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
-    let file = disk::write(&temporary, bytes)
-        .map_err(|error| StorageError::new("write", &temporary, error))?;
-    disk::sync_all(&file).map_err(|error| StorageError::fsync(&temporary, error))?;
-    disk::rename(&temporary, path).map_err(|error| StorageError::new("rename to", path, error))
+    let replaced = replace_by(&temporary, path, bytes);
+    if replaced.as_ref().is_err_and(StorageError::is_disk_full) {
+        // The part that was written takes the space that smaller files need. The error is the
+        // same if the removal fails.
+        let _ = disk::remove_file_if_there(&temporary);
+    }
+    replaced
+}
+
+fn replace_by(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let file = disk::write(temporary, bytes)
+        .map_err(|error| StorageError::new("write", temporary, error))?;
+    disk::sync_all(&file).map_err(|error| StorageError::fsync(temporary, error))?;
+    disk::rename(temporary, path).map_err(|error| StorageError::new("rename to", path, error))
 }
 
 /// Fsyncs a directory: files created, renamed and removed in it survive a power loss.
@@ -165,6 +175,7 @@ pub(crate) fn read<T>(
 #[cfg(test)]
 mod tests {
     use super::{read, write_atomically};
+    use crate::disk::trace;
     use crate::error::CheckpointError;
 
     fn numbers(text: &str) -> Result<Vec<i32>, CheckpointError> {
@@ -210,5 +221,20 @@ mod tests {
         let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(names.len(), 1);
         assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"two");
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_takes_no_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        write_atomically(&path, b"one").unwrap();
+        trace::start(dir.path());
+        trace::fill();
+        let refused = write_atomically(&path, b"two").unwrap_err();
+        trace::stop();
+        assert!(refused.is_disk_full(), "{refused}");
+        let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(names.len(), 1);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
     }
 }

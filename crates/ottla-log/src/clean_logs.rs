@@ -10,6 +10,10 @@
 //! not their owner and rights. Whoever replaces, adds or removes a file changes the directory. A
 //! small file or an index that is overwritten in place goes unnoticed.
 //!
+//! The change times of files come from a clock with ticks of some milliseconds, on some file systems
+//! of a second. So a log that changed in the tick in which the file was written, just before the end
+//! of the stop, is not trusted: a change after the stop could have the same time.
+//!
 //! ```text
 //! version u32 = 1 | crc u32 (CRC-32C of what follows) | broker epoch i64 | user u32 | count u32 | logs
 //! log: length of name u16 | name of the directory | topic id 16 bytes
@@ -46,6 +50,9 @@ pub const CLEAN_LOGS_FILE: &str = "ottla-clean-logs";
 const VERSION: u32 = 1;
 const CRC_START: usize = 4;
 const CRC_END: usize = 8;
+
+/// The most offsets that a segment may have: its indexes store relative ones in 31 bits.
+const MAX_OFFSETS: i64 = 1 << 31;
 
 /// A log as a clean stop left it.
 #[derive(Clone, Debug)]
@@ -185,6 +192,11 @@ impl CleanLog {
                 .is_ok_and(|log| log.changed == self.log_changed && log.len == self.size)
     }
 
+    /// Whether a change since `written` has a later time than those that are known.
+    fn has_settled_before(&self, written: ChangeTime) -> bool {
+        self.dir_changed < written && self.log_changed < written
+    }
+
     fn put(&self, bytes: &mut Vec<u8>) {
         let name = self.topic_partition.dir_name();
         bytes.put_u16(u16::try_from(name.len()).expect("names of files are short"));
@@ -252,7 +264,11 @@ impl CleanLog {
         for _ in 0..bytes.try_get_u32().ok()? {
             snapshots.push(Offset(bytes.try_get_i64().ok()?));
         }
-        let is_possible = Offset::ZERO <= base_offset && base_offset <= log_end_offset;
+        let may_be_in_segment =
+            |offset: Offset| base_offset <= offset && offset.since(base_offset) <= MAX_OFFSETS;
+        let is_possible = Offset::ZERO <= base_offset
+            && may_be_in_segment(log_end_offset)
+            && (time_entries == 0 || may_be_in_segment(last_time_entry.offset));
         is_possible.then(|| CleanLog {
             topic_partition,
             topic_id,
@@ -295,9 +311,11 @@ impl CleanLogs {
     /// Reads the file of a log directory; empty if there is none. To be called before the clean
     /// shutdown marker is deleted.
     pub fn read(log_dir: &Path) -> Result<CleanLogs, CleanLogsError> {
-        let Some(bytes) = read_file(&log_dir.join(CLEAN_LOGS_FILE))? else {
+        let path = log_dir.join(CLEAN_LOGS_FILE);
+        let Some(bytes) = read_file(&path)? else {
             return Ok(CleanLogs::default());
         };
+        let written = status(&path).map_err(|error| StorageError::new("look at", &path, error))?;
         let marker = CleanShutdown::read(log_dir)?;
         let (stop, logs) = decode(&bytes).ok_or(CleanLogsError::Damaged)?;
         if marker.and_then(|marker| marker.broker_epoch) != Some(stop.broker_epoch) {
@@ -306,8 +324,11 @@ impl CleanLogs {
         if stop.user != effective_user() {
             return Err(CleanLogsError::OtherUser);
         }
+        let settled = logs
+            .into_iter()
+            .filter(|log| log.has_settled_before(written.changed));
         let by_name = |log: CleanLog| (log.topic_partition.clone(), log);
-        Ok(CleanLogs(logs.into_iter().map(by_name).collect()))
+        Ok(CleanLogs(settled.map(by_name).collect()))
     }
 
     pub fn get(&self, topic_partition: &TopicPartition) -> Option<&CleanLog> {
@@ -438,6 +459,43 @@ mod tests {
         let (stop, read) = decode(&encode(STOP, &logs)).unwrap();
         assert_eq!(stop, STOP);
         assert_eq!(format!("{read:?}"), format!("{logs:?}"));
+    }
+
+    #[test]
+    fn a_log_that_changed_when_the_file_was_written_is_not_trusted() {
+        let log = log("orders");
+        let (dir, file) = (log.dir_changed, log.log_changed);
+        assert!(dir < file);
+        let next_tick = ChangeTime {
+            seconds: file.seconds + 1,
+            nanoseconds: 0,
+        };
+        assert!(log.has_settled_before(next_tick));
+        assert!(!log.has_settled_before(file));
+        let changed_dir = CleanLog {
+            dir_changed: next_tick,
+            ..log
+        };
+        assert!(!changed_dir.has_settled_before(next_tick));
+    }
+
+    /// From other programs: their offsets would not fit into an index.
+    #[test]
+    fn impossible_offsets_are_refused() {
+        let impossible: [fn(&mut CleanLog); 4] = [
+            |log| log.base_offset = Offset(-1),
+            |log| log.log_end_offset = Offset(39),
+            |log| log.log_end_offset = Offset(41 + MAX_OFFSETS),
+            |log| {
+                let last = log.indexes.last_time_entry.as_mut().unwrap();
+                last.offset = Offset(39);
+            },
+        ];
+        for (number, change) in impossible.iter().enumerate() {
+            let mut log = log("orders");
+            change(&mut log);
+            assert!(decode(&encode(STOP, &[log])).is_none(), "{number}");
+        }
     }
 
     #[test]

@@ -232,9 +232,10 @@ pub struct Status {
 }
 
 /// When the content, the entries, the owner or the rights of a file or directory last changed
-/// (`ctime`). Unlike the time of modification, no program can set it. Only for comparison: on a
-/// simulated disk it is no time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// (`ctime`). Unlike the time of modification, no program can set it. Two changes in one tick of the
+/// kernel's clock of files have the same. Only for comparison: on a simulated disk it is no time, but
+/// that of a file is later than those of files and directories that were created before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ChangeTime {
     pub seconds: i64,
     pub nanoseconds: i64,

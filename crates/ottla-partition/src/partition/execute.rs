@@ -538,8 +538,9 @@ impl PartitionState {
     }
 }
 
-/// Takes the space for an append, if there is enough. While nothing can be recorded about remote segments, none is copied,
-/// and no local one may be deleted: a disk that filled while the store was away would stay full.
+/// Takes the space for an append, if there is enough. While nothing can be recorded about remote
+/// segments, none is copied, and no local one may be deleted: a disk that filled while the store was
+/// away would stay full.
 fn takes_space(partition: &Partition, log_location: &LogLocation, bytes: u64) -> bool {
     match *partition.topic_partition.topic == *REMOTE_LOG_METADATA_TOPIC {
         true => log_location.space.take_from_reserve(bytes),

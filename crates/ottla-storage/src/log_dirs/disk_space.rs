@@ -39,7 +39,8 @@ impl DiskSpace {
         self.take_beyond(0, bytes)
     }
 
-    /// As [`DiskSpace::take`], for records without which no space is freed: they may use half of the reserve.
+    /// As [`DiskSpace::take`], for records without which no space is freed: they may use half of the
+    /// reserve.
     pub fn take_from_reserve(&self, bytes: u64) -> bool {
         self.take_beyond(self.reserve.load(Ordering::Relaxed) / 2, bytes)
     }

@@ -310,7 +310,8 @@ fn list(dir: &Path, threads: usize, look: &mut Look) -> bool {
 
 /// The paths of partitions that the current user cannot write, one for each partition. A directory
 /// may have very many files, and each takes a system call. A log that has not changed since this
-/// user stopped a broker cleanly has the rights that it had then.
+/// user stopped a broker cleanly counts as writable: its directory and its `.log` file have the
+/// rights that they had then.
 fn closed_of(dir: &Path, partitions: &[TopicPartition], threads: usize) -> Vec<String> {
     // A start says why the file is not trusted.
     let clean_logs = CleanLogs::read(dir).unwrap_or_default();

@@ -22,10 +22,17 @@ fn stopped(count: usize) -> Dirs {
     test
 }
 
+/// The kernel's clock of files has ticks of up to 10 ms.
+fn wait_for_the_next_tick() {
+    ottla_sync::thread::sleep(Duration::from_millis(30));
+}
+
 fn stop(dirs: &LogDirs, logs: Vec<Log>, broker_epoch: i64) {
     for mut log in logs {
         dirs.close_log(&log.close_job(), TOPIC_ID).unwrap();
     }
+    // A log that has just changed is not trusted.
+    wait_for_the_next_tick();
     dirs.close(BrokerEpoch(broker_epoch), &[]);
 }
 
@@ -120,11 +127,31 @@ const CHANGES: [(&str, fn(&Path)); 10] = [
 fn after_a_change_the_files_are_read() {
     for (what, change) in CHANGES {
         let test = stopped(1);
-        // The kernel's clock of files has ticks of up to 10 ms.
-        std::thread::sleep(Duration::from_millis(30));
+        wait_for_the_next_tick();
         change(&test.path());
         spoil(&test);
         assert!(test.load().is_err(), "{what}");
+    }
+}
+
+/// A change after the stop could have the same time. On the simulated disk, the file is as old as the
+/// temporary one that it was written to.
+#[test]
+fn a_log_that_is_not_older_than_the_file_is_not_trusted() {
+    for is_file_older in [false, true] {
+        on_simulated_disk(move |_| {
+            let test = Dirs::new(1);
+            if is_file_older {
+                let temporary = format!("{CLEAN_LOGS_FILE}.tmp");
+                ottla_sync::fs::File::create(test.path().join(temporary)).unwrap();
+            }
+            let dirs = test.load().unwrap();
+            let mut log = open(&dirs, 0);
+            append(&mut log);
+            stop(&dirs, vec![log], 42);
+            let found = CleanLogs::read(&test.path()).unwrap();
+            assert_eq!(found.get(&partition(0)).is_none(), is_file_older);
+        });
     }
 }
 
