@@ -85,7 +85,8 @@ pub fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, JksError> {
         verify_slices_are_equal(expected.finish().as_ref(), digest)
             .map_err(|_| JksError::WrongPassword)?;
     }
-    let mut input = Input(&body[MAGIC.len()..]);
+    let mut input = Input(body);
+    input.take(MAGIC.len())?;
     let version = input.number()?;
     let mut jks = Jks::default();
     for _ in 0..input.number()? {
@@ -199,6 +200,10 @@ mod tests {
     fn invalid_and_truncated_jks_files_are_refused() {
         assert_eq!(read(b"", None).unwrap_err(), JksError::NotJks);
         assert_eq!(read(&MAGIC, None).unwrap_err(), JksError::Damaged);
+        // Long enough for the digest, but not for the mark and the digest.
+        let mut short = MAGIC.to_vec();
+        short.extend([0; DIGEST_BYTES - 1]);
+        assert_eq!(read(&short, None).unwrap_err(), JksError::Damaged);
         assert_eq!(read(&MAGIC_OF_JCEKS, None).unwrap_err(), JksError::Jceks);
         // Announces more entries than it contains.
         let mut forged = MAGIC.to_vec();

@@ -351,7 +351,11 @@ fn an_unwritable_file_is_found_before_any_change() {
         broker.create_topic(TOPIC, 2);
         assert!(broker.stop().success());
         let name = format!("{TOPIC}-1/00000000000000000000.log");
-        make_read_only(&broker.data_dir().join(&name));
+        let log = broker.data_dir().join(&name);
+        // What takes the permission away also changes the file's `ctime`, which a mount does not.
+        let permissions = std::fs::metadata(&log).expect("the log").permissions();
+        std::fs::set_permissions(&log, permissions).expect("set");
+        make_read_only(&log);
         broker.launch();
         let status = broker.wait();
         assert_eq!(status.code(), Some(1), "{}", broker.output());

@@ -378,6 +378,8 @@ async fn a_thousand_stall(stall: Stall) {
         ("sasl.enabled.mechanisms", "PLAIN"),
         ("listener.name.ssl.plain.sasl.jaas.config", &users),
         ("offsets.topic.num.partitions", "1"),
+        // With a full backlog, the kernel ignores a connection until it is tried again a second later.
+        ("socket.listen.backlog.size", "1000"),
     ]);
     let mut client = secured.client();
     let login = format!("{PLAIN} required username=\"alice\" password=\"a\";");
