@@ -18,7 +18,7 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::ConsumerGroup;
-use super::membership::set_timers_of_loaded;
+use super::membership::{SetTimer, set_member_timers};
 use super::modern::{GroupError, GroupsMetadata};
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
@@ -180,21 +180,7 @@ impl Coordinator for GroupCoordinator {
             }
         }
         for group in self.groups.values().filter_map(Timeline::latest) {
-            match group {
-                Group::Classic(_) => {}
-                Group::Consumer(group) => {
-                    let session_ms = self.consumer_session_timeout_ms(&group.group_id);
-                    set_timers_of_loaded(group, session_ms, &mut effects);
-                }
-                Group::Share(group) => {
-                    let session_ms = self.share_session_timeout_ms(&group.group_id);
-                    set_timers_of_loaded(group, session_ms, &mut effects);
-                }
-                Group::Streams(group) => {
-                    let session_ms = self.streams_session_timeout_ms(&group.group_id);
-                    set_timers_of_loaded(group, session_ms, &mut effects);
-                }
-            }
+            self.set_member_timers(group, Effects::set_timer, &mut effects);
         }
         self.on_share_groups_loaded(now);
         self.schedule_expiration(&mut effects);
@@ -254,6 +240,7 @@ impl Coordinator for GroupCoordinator {
 
     fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, now: Timestamp) -> Outcome {
         let mut effects = self.effects();
+        let mut restored = BTreeSet::new();
         while self.outstanding.back().is_some_and(|id| *id >= write) {
             self.outstanding.pop_back();
         }
@@ -268,6 +255,7 @@ impl Coordinator for GroupCoordinator {
                         refuse_parked(&mut lost, error_of_successors(error), &mut effects);
                     }
                     self.drop_vacant_group(&group_id);
+                    restored.insert(group_id);
                 }
                 Change::Offset(group_id, partition) => {
                     self.offsets.revert(write, &group_id, &partition);
@@ -293,6 +281,15 @@ impl Coordinator for GroupCoordinator {
                 error_of_successors(error)
             };
             self.settle(deferred, Err(error), now, &mut effects);
+        }
+        // Timers are cancelled with the decision, before its write. Otherwise:
+        // 1. A member leaves. Its session timer is cancelled.
+        // 2. The log refuses the write, so the member is back in the group, but its client is gone.
+        // 3. Nothing removes the member, which keeps its partitions until the next election, as in
+        //    Kafka.
+        // The retries of timers above are due earlier.
+        for group in restored.iter().filter_map(|group_id| self.group(group_id)) {
+            self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects);
         }
         self.finish(effects)
     }
@@ -350,6 +347,25 @@ impl GroupCoordinator {
     /// Whether any decision has records that are not committed.
     pub fn has_outstanding_writes(&self) -> bool {
         !self.outstanding.is_empty()
+    }
+
+    /// Sets the timers of the members of a consumer, share or streams group.
+    fn set_member_timers(&self, group: &Group, set: SetTimer, effects: &mut Effects) {
+        match group {
+            Group::Classic(_) => {}
+            Group::Consumer(group) => {
+                let session_ms = self.consumer_session_timeout_ms(&group.group_id);
+                set_member_timers(group, session_ms, set, effects);
+            }
+            Group::Share(group) => {
+                let session_ms = self.share_session_timeout_ms(&group.group_id);
+                set_member_timers(group, session_ms, set, effects);
+            }
+            Group::Streams(group) => {
+                let session_ms = self.streams_session_timeout_ms(&group.group_id);
+                set_member_timers(group, session_ms, set, effects);
+            }
+        }
     }
 
     fn settle(

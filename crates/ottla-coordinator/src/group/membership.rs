@@ -106,19 +106,28 @@ pub(super) fn is_target_due<G: RecordedGroup>(group: &G, interval_ms: i32, now: 
 
 // Its timers
 
-/// Sets the session timers of a loaded group. Each member has one session timeout to send a
-/// heartbeat.
-pub(super) fn set_timers_of_loaded<G: RecordedGroup>(
+/// `Effects::set_timer` or `Effects::set_timer_if_absent`.
+pub(super) type SetTimer = fn(&mut Effects, TimerKey, i32);
+
+/// Sets the timers of all members of a group that was loaded or restored. Each member has one
+/// session timeout to send a heartbeat.
+pub(super) fn set_member_timers<G: RecordedGroup>(
     group: &G,
     session_timeout_ms: i32,
+    set: SetTimer,
     effects: &mut Effects,
 ) {
     let group_id = &group.group_id;
     for member in group.members() {
         let member_id = member.member_id();
-        effects.set_timer(TimerKey::session(group_id, member_id), session_timeout_ms);
+        set(
+            effects,
+            TimerKey::session(group_id, member_id),
+            session_timeout_ms,
+        );
         if let Some((epoch, timeout_ms)) = member.revocation() {
-            effects.set_timer(TimerKey::revocation(group_id, member_id, epoch), timeout_ms);
+            let key = TimerKey::revocation(group_id, member_id, epoch);
+            set(effects, key, timeout_ms);
         }
     }
 }

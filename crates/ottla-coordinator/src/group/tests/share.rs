@@ -557,6 +557,17 @@ fn a_failed_write_is_refused_and_initializes_nothing() {
 }
 
 #[test]
+fn a_member_whose_departure_could_not_be_written_expires() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 1));
+    script.share(&joining("m1", &["a"]));
+    script.commits_at_once = false;
+    script.share(&alive("m1", -1));
+    script.fail(2, ottla_types::ErrorCode::KafkaStorageError);
+    script.commits_at_once = true;
+    assert!(script.pass(45_000).contains("share g/m1 tombstone"));
+}
+
+#[test]
 fn required_fields_of_a_heartbeat() {
     let error = |request: ShareGroupHeartbeatRequest| {
         let error = validate_share_heartbeat(&request).err();

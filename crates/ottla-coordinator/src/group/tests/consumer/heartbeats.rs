@@ -197,7 +197,8 @@ fn state_changes_are_reverted_if_their_write_fails() {
     script.send(joining("m2", &["a"]));
     check(
         script.fail(2, ottla_types::ErrorCode::NotEnoughReplicas),
-        "reply 2: heartbeat COORDINATOR_NOT_AVAILABLE -",
+        "timer session g/m1 in 45000 if absent
+         reply 2: heartbeat COORDINATOR_NOT_AVAILABLE -",
     );
     let group = script.coordinator.consumer_group("g").expect("there");
     assert_eq!(group.num_members(), 1);
@@ -211,8 +212,28 @@ fn state_changes_are_reverted_if_their_write_fails() {
     script.pass(45_000);
     check(
         script.fail(3, ottla_types::ErrorCode::NotEnoughReplicas),
-        "timer session g/m1 in 500 if absent",
+        "timer session g/m1 in 500 if absent
+         timer session g/m1 in 45000 if absent",
     );
     script.commits_at_once = true;
     assert!(script.pass(500).contains("g/m1 tombstone"));
+}
+
+#[test]
+fn a_member_whose_departure_could_not_be_written_expires() {
+    let mut script = two_members();
+    script.commits_at_once = false;
+    let text = script.send(alive("m1", -1));
+    assert!(text.contains("cancel session g/m1"), "{text}");
+    check(
+        script.fail(2, ottla_types::ErrorCode::KafkaStorageError),
+        "timer session g/m1 in 45000 if absent
+         reply 2: heartbeat NOT_COORDINATOR -",
+    );
+    script.commits_at_once = true;
+    script.pass(1_000);
+    // The member is gone, and the group waits for it to revoke half of the partitions.
+    assert_eq!(script.beat(joining("m2", &["a"])), "m2@3 -");
+    assert!(script.pass(44_000).contains("g/m1 tombstone"));
+    assert_eq!(script.beat(alive("m2", 3)), "m2@4 a:0,1,2,3");
 }

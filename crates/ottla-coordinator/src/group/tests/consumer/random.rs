@@ -159,7 +159,6 @@ impl World {
     fn beat(&mut self, member_id: &ByteString, is_full: bool) {
         self.next_reply += 1;
         let to = ReplyId(self.next_reply);
-        let now = self.now();
         let Some(consumer) = self.consumers.get_mut(member_id) else {
             return;
         };
@@ -188,12 +187,29 @@ impl World {
             topic_partitions: Some(owned.collect()),
             ..Default::default()
         };
+        self.send(to, request);
+    }
+
+    /// A consumer that ends says so once. It does not wait for the response.
+    fn leave(&mut self, member_id: ByteString) {
+        self.next_reply += 1;
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id,
+            member_epoch: -1,
+            ..Default::default()
+        };
+        self.send(ReplyId(self.next_reply), request);
+    }
+
+    fn send(&mut self, to: ReplyId, request: ConsumerGroupHeartbeatRequest) {
         let context = HeartbeatContext {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
             new_member_id: "given".into(),
             requester: Requester::none(),
         };
+        let now = self.now();
         let outcome = self.coordinator.handle_consumer_group_heartbeat(
             ReplyTo::new(to),
             request,
@@ -222,9 +238,13 @@ impl World {
                 self.consumers.insert(format!("m{number}").into(), consumer);
             }
             1 => {
-                // Dies without leaving; its session expires.
+                // Leaves, or dies without leaving. Its session also expires if the log refuses the
+                // departure.
                 if let Some(member_id) = self.any_member() {
                     self.consumers.remove(&member_id);
+                    if self.below(2) == 0 {
+                        self.leave(member_id);
+                    }
                 }
             }
             2 => {

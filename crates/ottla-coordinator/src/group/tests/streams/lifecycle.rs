@@ -253,11 +253,24 @@ fn a_member_is_put_out_soon_if_that_could_not_be_written() {
     assert!(text.contains("write 2: g/m1 tombstone"), "{text}");
     check(
         script.fail(2, ErrorCode::NotEnoughReplicas),
-        "timer session g/m1 in 500 if absent",
+        "timer session g/m1 in 500 if absent
+         timer session g/m1 in 45000 if absent",
     );
     assert_eq!(script.state("g"), "Stable");
     let text = script.pass(500);
     assert!(text.contains("write 3: g/m1 tombstone"), "{text}");
+}
+
+#[test]
+fn a_member_whose_departure_could_not_be_written_expires() {
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    script.commits_at_once = false;
+    script.stream(beat("m1", -1));
+    script.fail(2, ErrorCode::KafkaStorageError);
+    script.commits_at_once = true;
+    assert_eq!(script.state("g"), "Stable");
+    assert!(script.pass(45_000).contains("g/m1 tombstone"));
 }
 
 #[test]
