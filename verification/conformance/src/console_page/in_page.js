@@ -23,15 +23,36 @@
   let awaited = null;
   let clicked = null;
   let took = null;
-  addEventListener("click", () => (clicked = performance.now()), true);
+  /** What the pointer is to hit next, and whether a click has hit it. */
+  let sought = null;
+  let isHit = true;
+  // A page that moves between the look and the press must not do what the button beside would do.
+  for (const kind of ["pointerdown", "mousedown", "pointerup", "mouseup", "click"]) {
+    addEventListener(
+      kind,
+      (event) => {
+        if (isHit || sought === null) return;
+        if (!sought.contains(event.target)) {
+          event.preventDefault();
+          event.stopImmediatePropagation();
+        } else if (kind === "click") {
+          isHit = true;
+          clicked = performance.now();
+        }
+      },
+      true,
+    );
+  }
   const watch = () => {
     if (awaited !== null && clicked !== null && took === null && awaited()) took = performance.now() - clicked;
     if (awaited !== null && took === null) requestAnimationFrame(watch);
   };
 
-  /** The middle of an element, in view; `null` without one. */
+  /** The middle of an element, in view, which the next click is to hit; `null` without one. */
   const middle = (found) => {
     if (!found || found.disabled) return null;
+    sought = found;
+    isHit = false;
     found.scrollIntoView({ block: "nearest", inline: "nearest" });
     const { x, y, width, height } = box(found);
     return [x + Math.min(width / 2, 60), y + height / 2];
@@ -43,6 +64,8 @@
     target: (name) => middle(named("button, a, summary, input[type=checkbox], label.check", name)),
     /** The middle of an entry of the navigation. */
     entry: (name) => middle([...document.querySelectorAll("nav[aria-label=Pages] a")].find((it) => nameOf(it.querySelector("span")) === name)),
+    /** Whether the last click met something else than what was sought, or nothing. */
+    isMissed: () => !isHit,
     focus: (label) => {
       const found = field(label);
       if (!found) return false;

@@ -97,15 +97,28 @@ impl Page {
         self.click_found(&target(name), name)
     }
 
+    /// Clicks until the click has hit: what arrives meanwhile may move the page under the pointer.
     fn click_found(&mut self, found: &str, name: &str) -> Result<()> {
-        let place = self.place(found, name)?;
-        for kind in ["mousePressed", "mouseReleased"] {
-            self.browser.call(
-                "Input.dispatchMouseEvent",
-                json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1}),
-            )?;
+        let began = Instant::now();
+        loop {
+            let place = self.place(found, name)?;
+            for kind in ["mousePressed", "mouseReleased"] {
+                self.browser.call(
+                    "Input.dispatchMouseEvent",
+                    json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1}),
+                )?;
+            }
+            // A click that leads to another document leaves none to ask, or one that seeks nothing.
+            let is_missed = self.browser.evaluate("inPage.isMissed()");
+            if !matches!(&is_missed, Ok(missed) if *missed == true) {
+                return Ok(());
+            }
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "a click does not reach “{name}”; {}",
+                self.shown()?
+            );
         }
-        Ok(())
     }
 
     pub fn fill(&mut self, label: &str, text: &str) -> Result<()> {
