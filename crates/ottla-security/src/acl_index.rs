@@ -70,9 +70,12 @@ struct OfPrincipal {
 /// The operations that ACLs allow and deny, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Operations {
-    allowed: i32,
-    denied: i32,
+    allowed: u16,
+    denied: u16,
 }
+
+/// Every operation has a bit.
+const _: () = assert!(Operation::ALL.len() <= u16::BITS as usize);
 
 /// The decision of the ACLs of a resource about an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +121,7 @@ impl AclIndex {
         name: &str,
     ) -> Verdict {
         let of_type = &self.by_type[resource_type as usize];
-        let bit = operation.bit();
+        let bit = bit_of(operation);
         let Operations { allowed, denied } = of_type.operations(principal, host, name);
         if denied & bit != 0 {
             return Verdict::Denied;
@@ -488,13 +491,17 @@ impl OfPrincipal {
     }
 }
 
+fn bit_of(operation: Operation) -> u16 {
+    1_u16 << operation.code()
+}
+
 impl Operations {
     /// The operations that one ACL decides, including implied ones.
     fn of(acl: &Acl) -> Operations {
         let covered = Operation::ALL
             .iter()
             .filter(|operation| acl.covers(**operation));
-        let bits = covered.fold(0, |bits, operation| bits | operation.bit());
+        let bits = covered.fold(0, |bits, operation| bits | bit_of(*operation));
         match acl.is_allow() {
             true => Operations {
                 allowed: bits,

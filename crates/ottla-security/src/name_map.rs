@@ -100,8 +100,8 @@ impl<V: Clone> NameMap<V> {
 
 /// Not resistant to chosen collisions. The names in a map come from an administrator; names that a
 /// client chooses are only looked up.
-pub(crate) fn hash(name: &str) -> u64 {
-    let bytes = name.as_bytes();
+pub(crate) fn hash(name: impl AsRef<[u8]>) -> u64 {
+    let bytes = name.as_ref();
     let mut state = FACTOR ^ bytes.len() as u64;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {

@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// The bit of this operation in responses and in the index.
+    /// The bit of this operation in responses.
     pub fn bit(self) -> i32 {
         1 << self.code()
     }

@@ -3,7 +3,8 @@
 //! A decision of the authorizer looks up several pairs, and most of them are not in the map. The
 //! slots are distributed over shards of about a thousand. What a shard looks at to find that it does
 //! not have a pair is one byte per slot, so that those bytes of a hundred thousand slots fit into the
-//! caches of a processor. A pair in the map costs its slot and its text in addition.
+//! caches of a processor. A pair in the map costs its slot in addition, which is one line of the
+//! caches and holds both names, unless they are long.
 //!
 //! A clone shares all shards. A change copies one shard and the list of shards.
 
@@ -15,6 +16,8 @@ use crate::name_map::{hash, mix};
 
 /// The maximum average number of slots per shard.
 const SLOTS_PER_SHARD: usize = 1_024;
+/// The total length of the names that a slot holds itself. With a value of six bytes, a slot has 64.
+const INLINE_BYTES: usize = 53;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairMap<V> {
@@ -26,19 +29,32 @@ pub(crate) struct PairMap<V> {
 #[derive(Clone, Debug, Default)]
 struct Shard<V> {
     slots: HashTable<Slot<V>>,
-    /// The pairs of the slots, in the order in which they were added.
-    text: String,
+    /// The pairs with long names, in the order in which they were added.
+    text: Vec<u8>,
     /// How much of the text belongs to slots that were removed.
     unused: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Slot<V> {
-    /// The place of the first name in the text. The second one follows.
-    start: usize,
-    first_len: u32,
-    second_len: u32,
     value: V,
+    names: Names,
+}
+
+/// Both names of a pair, one after the other.
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    Inline {
+        first_len: u8,
+        second_len: u8,
+        bytes: [u8; INLINE_BYTES],
+    },
+    InText {
+        start: usize,
+        first_len: u32,
+        second_len: u32,
+    },
 }
 
 /// The second name of a pair, for lookups with several first names.
@@ -63,7 +79,7 @@ impl<V: Copy + Default> PairMap<V> {
         let shard = self.shards.get(self.shard(hash))?;
         let slot = shard
             .slots
-            .find(hash, |slot| slot.is_pair(&shard.text, first, second.name))?;
+            .find(hash, |slot| slot.names.are(&shard.text, first, second.name))?;
         Some(slot.value)
     }
 
@@ -82,13 +98,9 @@ impl<V: Copy + Default> PairMap<V> {
             self.grow();
         }
         self.len += 1;
-        self.put(first, second, value);
-    }
-
-    fn put(&mut self, first: &str, second: Hashed<'_>, value: V) {
         let hash = pair_hash(first, second);
         let shard = self.shard_mut(hash);
-        shard.insert(hash, first, second.name, value);
+        shard.insert(hash, first.as_bytes(), second.name.as_bytes(), value);
     }
 
     /// The shard for pairs with this hash. The shards themselves use the other bits.
@@ -106,36 +118,38 @@ impl<V: Copy + Default> PairMap<V> {
         let old = std::mem::replace(&mut self.shards, vec![Arc::default(); shards]);
         for shard in old {
             for slot in &shard.slots {
-                let (first, second) = slot.pair(&shard.text);
-                self.put(first, Hashed::new(second), slot.value);
+                let (first, second) = slot.names.get(&shard.text);
+                let hash = slot.names.hash(&shard.text);
+                self.shard_mut(hash).insert(hash, first, second, slot.value);
             }
         }
     }
 }
 
 impl<V: Copy> Shard<V> {
-    fn insert(&mut self, hash: u64, first: &str, second: &str, value: V) {
-        let slot = Slot {
-            start: self.text.len(),
-            first_len: first.len() as u32,
-            second_len: second.len() as u32,
-            value,
-        };
-        self.text.push_str(first);
-        self.text.push_str(second);
-        let text = &self.text;
-        self.slots.insert_unique(hash, slot, |slot| {
-            let (first, second) = slot.pair(text);
-            pair_hash(first, Hashed::new(second))
+    fn insert(&mut self, hash: u64, first: &[u8], second: &[u8], value: V) {
+        let names = Names::inline(first, second).unwrap_or_else(|| {
+            let start = self.text.len();
+            self.text.extend_from_slice(first);
+            self.text.extend_from_slice(second);
+            Names::InText {
+                start,
+                first_len: first.len() as u32,
+                second_len: second.len() as u32,
+            }
         });
+        let text = &self.text;
+        let slot = Slot { value, names };
+        self.slots
+            .insert_unique(hash, slot, |slot| slot.names.hash(text));
     }
 
     fn remove(&mut self, hash: u64, first: &str, second: &str) {
         let text = &self.text;
-        let is_pair = |slot: &Slot<V>| slot.is_pair(text, first, second);
+        let is_pair = |slot: &Slot<V>| slot.names.are(text, first, second);
         if let Ok(entry) = self.slots.find_entry(hash, is_pair) {
-            entry.remove();
-            self.unused += first.len() + second.len();
+            let (Slot { names, .. }, _) = entry.remove();
+            self.unused += names.bytes_in_text();
         }
         if self.unused > self.text.len() / 2 {
             self.compact();
@@ -143,35 +157,73 @@ impl<V: Copy> Shard<V> {
     }
 
     fn compact(&mut self) {
-        let mut text = String::with_capacity(self.text.len() - self.unused);
+        let mut text = Vec::with_capacity(self.text.len() - self.unused);
         for slot in &mut self.slots {
-            let start = text.len();
-            text.push_str(&self.text[slot.start..slot.end()]);
-            slot.start = start;
+            let bytes = slot.names.bytes_in_text();
+            if let Names::InText { start, .. } = &mut slot.names {
+                let old = *start;
+                *start = text.len();
+                text.extend_from_slice(&self.text[old..old + bytes]);
+            }
         }
         self.text = text;
         self.unused = 0;
     }
 }
 
-impl<V> Slot<V> {
-    fn middle(&self) -> usize {
-        self.start + self.first_len as usize
+impl Names {
+    /// `None` if the names are too long.
+    fn inline(first: &[u8], second: &[u8]) -> Option<Names> {
+        let mut bytes = [0_u8; INLINE_BYTES];
+        let (own, rest) = bytes.split_at_mut_checked(first.len())?;
+        own.copy_from_slice(first);
+        rest.get_mut(..second.len())?.copy_from_slice(second);
+        Some(Names::Inline {
+            first_len: first.len() as u8,
+            second_len: second.len() as u8,
+            bytes,
+        })
     }
 
-    fn end(&self) -> usize {
-        self.middle() + self.second_len as usize
+    fn get<'a>(&'a self, text: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let (both, first_len) = match self {
+            Names::Inline {
+                first_len,
+                second_len,
+                bytes,
+            } => {
+                let end = usize::from(*first_len) + usize::from(*second_len);
+                (&bytes[..end], usize::from(*first_len))
+            }
+            Names::InText {
+                start, first_len, ..
+            } => {
+                let end = start + self.bytes_in_text();
+                (&text[*start..end], *first_len as usize)
+            }
+        };
+        both.split_at(first_len)
     }
 
-    fn pair<'a>(&self, text: &'a str) -> (&'a str, &'a str) {
-        let (middle, end) = (self.middle(), self.end());
-        (&text[self.start..middle], &text[middle..end])
+    fn are(&self, text: &[u8], first: &str, second: &str) -> bool {
+        let (own_first, own_second) = self.get(text);
+        own_first == first.as_bytes() && own_second == second.as_bytes()
     }
 
-    fn is_pair(&self, text: &str, first: &str, second: &str) -> bool {
-        let text = text.as_bytes();
-        let (middle, end) = (self.middle(), self.end());
-        text[self.start..middle] == *first.as_bytes() && text[middle..end] == *second.as_bytes()
+    fn hash(&self, text: &[u8]) -> u64 {
+        let (first, second) = self.get(text);
+        mix(hash(first), hash(second).rotate_left(32))
+    }
+
+    fn bytes_in_text(&self) -> usize {
+        match self {
+            Names::Inline { .. } => 0,
+            Names::InText {
+                first_len,
+                second_len,
+                ..
+            } => *first_len as usize + *second_len as usize,
+        }
     }
 }
 
@@ -187,6 +239,11 @@ mod tests {
 
     use super::*;
 
+    /// Some are too long for a slot.
+    fn pair(first: usize, second: usize) -> (String, String) {
+        (format!("n{first}"), format!("{second:0>first$}"))
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -194,7 +251,7 @@ mod tests {
         /// changes to its original.
         #[test]
         fn a_map_does_as_a_sorted_one(
-            changes in prop::collection::vec((0..60_u32, 0..60_u32, any::<bool>()), 0..4_000),
+            changes in prop::collection::vec((0..60_usize, 0..60_usize, any::<bool>()), 0..4_000),
             copied_at in 0..4_000_usize,
         ) {
             let mut map = PairMap::default();
@@ -204,18 +261,18 @@ mod tests {
                 if i == copied_at {
                     copy = (map.clone(), model.clone());
                 }
-                let (name, other) = (format!("n{first}"), format!("{second}"));
-                map.set(&name, Hashed::new(&other), is_added.then_some(i));
+                let pair = pair(first, second);
+                map.set(&pair.0, Hashed::new(&pair.1), is_added.then_some(i));
                 match is_added {
-                    true => drop(model.insert((name, other), i)),
-                    false => drop(model.remove(&(name, other))),
+                    true => drop(model.insert(pair, i)),
+                    false => drop(model.remove(&pair)),
                 }
             }
             for (map, model) in [(map, model), copy] {
                 prop_assert_eq!(map.len, model.len());
                 for first in 0..60 {
                     for second in 0..60 {
-                        let pair = (format!("n{first}"), format!("{second}"));
+                        let pair = pair(first, second);
                         let found = map.get(&pair.0, Hashed::new(&pair.1));
                         prop_assert_eq!(found.as_ref(), model.get(&pair));
                     }
@@ -233,20 +290,41 @@ mod tests {
         assert_eq!(map.get("ab", Hashed::new("c")), Some(1));
         let shard = &map.shards[0];
         let slot = shard.slots.iter().next().unwrap();
-        assert!(!slot.is_pair(&shard.text, "a", "bc"));
+        assert!(!slot.names.are(&shard.text, "a", "bc"));
+    }
+
+    #[test]
+    fn a_slot_holds_names_that_fit_into_it() {
+        assert_eq!(size_of::<Slot<[u16; 3]>>(), 64);
+        let long = "a".repeat(INLINE_BYTES);
+        let long = long.as_str();
+        for (first, second, bytes_in_text) in [
+            ("", "", 0),
+            (&long[1..], "b", 0),
+            ("", long, 0),
+            (long, "b", INLINE_BYTES + 1),
+            ("b", long, INLINE_BYTES + 1),
+        ] {
+            let mut map = PairMap::default();
+            map.set(first, Hashed::new(second), Some(1));
+            assert_eq!(map.shards[0].text.len(), bytes_in_text, "{first} {second}");
+            assert_eq!(map.get(first, Hashed::new(second)), Some(1));
+        }
     }
 
     #[test]
     fn the_text_of_removed_pairs_is_given_back() {
         let mut map = PairMap::default();
+        let name = "n".repeat(INLINE_BYTES);
         for round in 0..100 {
-            map.set("name", Hashed::new(&format!("{round:04}")), Some(round));
+            map.set(&name, Hashed::new(&format!("{round:04}")), Some(round));
             if round > 0 {
-                map.set("name", Hashed::new(&format!("{:04}", round - 1)), None);
+                map.set(&name, Hashed::new(&format!("{:04}", round - 1)), None);
             }
         }
-        assert_eq!(map.get("name", Hashed::new("0099")), Some(99));
+        assert_eq!(map.get(&name, Hashed::new("0099")), Some(99));
         assert_eq!(map.len, 1);
-        assert!(map.shards[0].text.len() <= 24, "{:?}", map.shards[0]);
+        let most = 3 * (INLINE_BYTES + 4);
+        assert!(map.shards[0].text.len() <= most, "{:?}", map.shards[0]);
     }
 }
