@@ -24,7 +24,7 @@ use ottla_storage::log_dirs::OpenSettings;
 use ottla_sync::atomic::Ordering;
 use ottla_sync::collections::HashSet;
 use ottla_sync::{Mutex, MutexGuard};
-use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicPartition};
+use ottla_types::{BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition};
 
 use self::in_parts::in_parts;
 use self::leaderships::Leaderships;
@@ -37,7 +37,7 @@ use crate::tiering;
 /// How long changes of the metadata wait for logs that are opened late, plus one log.
 const OPENING_TURN: Duration = Duration::from_millis(100);
 
-/// Threads that take up the replicas of a start. A larger setting need not be possible here.
+/// Threads that take up very many replicas. A larger setting need not be possible here.
 const MOST_THREADS: i32 = 16;
 
 /// Opens, changes and deletes the partitions of this broker.
@@ -63,7 +63,7 @@ pub struct Change<'a> {
     changes: LocalReplicaChanges,
     /// Followers get their roles after the image is published, because fetchers look up the
     /// leaders' addresses in it.
-    followers: Vec<(Arc<Partition>, Event<Ack>)>,
+    followers: Vec<Following>,
     removed: Vec<Arc<Partition>>,
 }
 
@@ -76,10 +76,18 @@ struct Opened<'a> {
     is_known: bool,
 }
 
+/// The role of a follower.
+struct Following {
+    partition: Arc<Partition>,
+    leader: BrokerId,
+    leader_epoch: LeaderEpoch,
+    partition_epoch: PartitionEpoch,
+}
+
 /// The result of making leaders.
 #[derive(Default)]
 struct Roles {
-    followers: Vec<(Arc<Partition>, Event<Ack>)>,
+    followers: Vec<Following>,
     /// This broker leads a partition that it did not lead before, or with other replicas.
     is_newly_leading: bool,
 }
@@ -156,11 +164,10 @@ impl LocalReplicas {
         // At start, very many logs are there already and only have to be claimed. Later changes may
         // create logs, each in the directory that has the fewest by then.
         let threads = match is_start {
-            true => self.host.context.config().num_recovery_threads_per_data_dir,
+            true => self.threads(),
             false => 1,
         };
         let replicas = leaders.chain(followers);
-        let threads = threads.clamp(1, MOST_THREADS) as usize;
         let followers = self.take_up(map, replicas, threads, before, &delta.after);
         Change {
             replicas: self,
@@ -171,9 +178,18 @@ impl LocalReplicas {
         }
     }
 
-    /// Opens missing replicas, publishes the map and makes leaders; the flag of a replica is
-    /// whether it leads. Returns the followers with their roles. Replicas that `before` does not
-    /// have are new here. One thread takes the replicas one by one; several take all at once.
+    /// How many threads take up the replicas of a start, and give very many replicas their roles:
+    /// those of a start are leaders only when the broker is unfenced, which is a change of its own.
+    fn threads(&self) -> usize {
+        let config = self.host.context.config();
+        let threads = config.num_recovery_threads_per_data_dir;
+        threads.clamp(1, MOST_THREADS) as usize
+    }
+
+    /// Opens missing replicas on some threads, publishes the map and makes leaders; the flag of a
+    /// replica is whether it leads. Returns the followers with their roles. Replicas that `before`
+    /// does not have are new here. One thread takes the replicas one by one; several take all at
+    /// once.
     fn take_up<'a>(
         &self,
         mut map: ChangedMap,
@@ -181,7 +197,7 @@ impl LocalReplicas {
         threads: usize,
         before: Option<&MetadataImage>,
         image: &MetadataImage,
-    ) -> Vec<(Arc<Partition>, Event<Ack>)> {
+    ) -> Vec<Following> {
         let known = map.get();
         let opened: Vec<Opened<'a>> = match threads {
             1 => self.open_all(known, replicas, before, image),
@@ -199,7 +215,7 @@ impl LocalReplicas {
             map.get_mut().insert_all(missing);
         }
         map.publish(&self.partitions);
-        let given = in_parts(&opened, threads, |part| {
+        let given = in_parts(&opened, self.threads(), |part| {
             self.make_leaders(part, before, image)
         });
         let mut followers = Vec::new();
@@ -285,16 +301,29 @@ impl LocalReplicas {
                 };
                 self.give_role(partition, elected);
             } else {
-                let role = Event::FollowerOf {
+                roles.followers.push(Following {
+                    partition: Arc::clone(partition),
                     leader: replica.registration.leader,
                     leader_epoch: replica.registration.leader_epoch,
                     partition_epoch: replica.registration.partition_epoch,
-                    settings: partition.settings().replica,
-                };
-                roles.followers.push((Arc::clone(partition), role));
+                });
             }
         }
         roles
+    }
+
+    fn make_followers(&self, followers: &[Following]) {
+        in_parts(followers, self.threads(), |part| {
+            for following in part {
+                let role = Event::FollowerOf {
+                    leader: following.leader,
+                    leader_epoch: following.leader_epoch,
+                    partition_epoch: following.partition_epoch,
+                    settings: following.partition.settings().replica,
+                };
+                self.give_role(&following.partition, role);
+            }
+        });
     }
 
     fn give_role(&self, partition: &Arc<Partition>, role: Event<Ack>) {
@@ -415,9 +444,8 @@ impl LocalReplicas {
             let is_taken = is_in_time || tried.len() == before;
             is_taken && tried.insert((replica.topic_id, replica.partition))
         });
-        for (partition, role) in self.take_up(map, replicas, 1, None, &image) {
-            self.give_role(&partition, role);
-        }
+        let followers = self.take_up(map, replicas, 1, None, &image);
+        self.make_followers(&followers);
         let (opened, left) = missing.split_at(tried.len() - before);
         opened
             .iter()
@@ -594,9 +622,7 @@ impl Change<'_> {
     /// leaders of broker changes and ends removed partitions.
     pub fn finish(&mut self, delta: &MetadataDelta) {
         let host = &self.replicas.host;
-        for (partition, role) in self.followers.drain(..) {
-            self.replicas.give_role(&partition, role);
-        }
+        self.replicas.make_followers(&self.followers);
         self.replicas.apply_topic_configs(delta);
         self.replicas.tell_brokers(delta, &self.changes);
         for partition in self.removed.drain(..) {
@@ -670,6 +696,8 @@ fn replica_brokers(
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
+
     use crate::test_host::TestHost;
 
     #[tokio::test(flavor = "multi_thread")]
@@ -682,6 +710,21 @@ mod tests {
             let name = &partition.topic_partition;
             assert!(partition.is_leader(), "{name}");
             assert_eq!(partition.reader().topic_partition(), name);
+        }
+        // The broker is fenced, and then unfenced.
+        for leader in [-1, 1] {
+            let changes = partitions.iter().map(|partition| {
+                MetadataRecord::PartitionChange(PartitionChangeRecord {
+                    topic_id: partition.topic_id,
+                    leader,
+                    ..Default::default()
+                })
+            });
+            host.apply(changes.collect());
+            for partition in &partitions {
+                let name = &partition.topic_partition;
+                assert_eq!(partition.is_leader(), leader == 1, "{name}");
+            }
         }
     }
 }
