@@ -25,7 +25,6 @@
 //!
 //! Kafka has no such file, and ignores it: it looks at the directories in a log directory only.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +32,9 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut};
 use ottla_sync::fs::{ChangeTime, status};
 use ottla_sync::process::effective_user;
-use ottla_types::{BrokerEpoch, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use ottla_types::{
+    BrokerEpoch, LeaderEpoch, Offset, Timestamp, TopicId, TopicName, TopicPartition,
+};
 
 use crate::checkpoint::{CleanShutdown, PARTITION_METADATA, read_file, write_atomically};
 use crate::disk;
@@ -227,13 +228,18 @@ impl CleanLog {
         }
     }
 
-    /// `None` if the bytes cannot be those of a log.
-    fn take(bytes: &mut &[u8]) -> Option<CleanLog> {
+    /// `None` if the bytes cannot be those of a log. `last_topic` is the topic of the log before,
+    /// and then that of this one: the logs of a topic share its name.
+    fn take(bytes: &mut &[u8], last_topic: &mut TopicName) -> Option<CleanLog> {
         let name = usize::from(bytes.try_get_u16().ok()?);
         let (name, rest) = bytes.split_at_checked(name)?;
         *bytes = rest;
-        let topic_partition =
-            TopicPartition::from_dir_name(std::str::from_utf8(name).ok()?).ok()?;
+        let name = std::str::from_utf8(name).ok()?;
+        let (topic, partition) = TopicPartition::split_dir_name(name).ok()?;
+        if *last_topic != *topic {
+            *last_topic = topic.into();
+        }
+        let topic_partition = TopicPartition::new(last_topic.clone(), partition.0);
         let mut topic_id = TopicId::ZERO;
         bytes.try_copy_to_slice(&mut topic_id.0).ok()?;
         let mut changed = || {
@@ -290,9 +296,9 @@ impl CleanLog {
     }
 }
 
-/// The logs of a log directory that a clean stop has described.
+/// The logs of a log directory that a clean stop has described, in the order of their names.
 #[derive(Default, Debug)]
-pub struct CleanLogs(BTreeMap<TopicPartition, CleanLog>);
+pub struct CleanLogs(Vec<CleanLog>);
 
 /// Why the file is not trusted. All logs are then opened by their files.
 #[derive(Debug, thiserror::Error)]
@@ -324,15 +330,16 @@ impl CleanLogs {
         if stop.user != effective_user() {
             return Err(CleanLogsError::OtherUser);
         }
-        let settled = logs
-            .into_iter()
-            .filter(|log| log.has_settled_before(written.changed));
-        let by_name = |log: CleanLog| (log.topic_partition.clone(), log);
-        Ok(CleanLogs(settled.map(by_name).collect()))
+        let mut settled = logs;
+        settled.retain(|log| log.has_settled_before(written.changed));
+        sort(&mut settled);
+        Ok(CleanLogs(settled))
     }
 
     pub fn get(&self, topic_partition: &TopicPartition) -> Option<&CleanLog> {
-        self.0.get(topic_partition)
+        let by_name = |log: &CleanLog| log.topic_partition.cmp(topic_partition);
+        let found = self.0.binary_search_by(by_name).ok()?;
+        Some(&self.0[found])
     }
 
     /// Writes the file of a log directory durably. To be called before the clean shutdown marker
@@ -340,8 +347,10 @@ impl CleanLogs {
     pub fn write(
         log_dir: &Path,
         broker_epoch: BrokerEpoch,
-        logs: &[CleanLog],
+        logs: &mut [CleanLog],
     ) -> Result<(), StorageError> {
+        // So that the start, which may have to wait for it, finds them sorted.
+        sort(logs);
         let stop = Stop {
             broker_epoch,
             user: effective_user(),
@@ -355,6 +364,10 @@ impl CleanLogs {
         let path = log_dir.join(CLEAN_LOGS_FILE);
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
+}
+
+fn sort(logs: &mut [CleanLog]) {
+    logs.sort_by(|left, right| left.topic_partition().cmp(right.topic_partition()));
 }
 
 /// Which stop has written the file.
@@ -390,8 +403,9 @@ fn decode(mut bytes: &[u8]) -> Option<(Stop, Vec<CleanLog>)> {
         user: bytes.try_get_u32().ok()?,
     };
     let mut logs = Vec::new();
+    let mut last_topic = TopicName::new();
     for _ in 0..bytes.try_get_u32().ok()? {
-        logs.push(CleanLog::take(&mut bytes)?);
+        logs.push(CleanLog::take(&mut bytes, &mut last_topic)?);
     }
     bytes.is_empty().then_some((stop, logs))
 }
@@ -459,6 +473,31 @@ mod tests {
         let (stop, read) = decode(&encode(STOP, &logs)).unwrap();
         assert_eq!(stop, STOP);
         assert_eq!(format!("{read:?}"), format!("{logs:?}"));
+    }
+
+    #[test]
+    fn logs_are_found_by_name_and_share_that_of_their_topic() {
+        let mut logs: Vec<CleanLog> = [(10, "payments"), (7, "orders"), (7, "payments")]
+            .into_iter()
+            .map(|(partition, topic)| CleanLog {
+                topic_partition: TopicPartition::new(topic, partition),
+                ..log(topic)
+            })
+            .collect();
+        sort(&mut logs);
+        let (_, read) = decode(&encode(STOP, &logs)).unwrap();
+        let names = read.iter().map(|log| log.topic_partition.topic.as_ptr());
+        let names: Vec<_> = names.collect();
+        assert_eq!(names[1], names[2]);
+        let clean_logs = CleanLogs(read);
+        for log in &logs {
+            let found = clean_logs.get(&log.topic_partition);
+            assert_eq!(format!("{:?}", found.unwrap()), format!("{log:?}"));
+        }
+        for missing in [("orders", 8), ("a", 7), ("z", 7)] {
+            let missing = TopicPartition::new(missing.0, missing.1);
+            assert!(clean_logs.get(&missing).is_none(), "{missing}");
+        }
     }
 
     #[test]

@@ -32,6 +32,12 @@ impl TopicPartition {
     /// Parses a directory name of the form `<topic>-<partition>`. Deleted, future and stray
     /// replicas have a suffix in their names and are rejected.
     pub fn from_dir_name(name: &str) -> Result<Self, TopicPartitionDirError> {
+        let (topic, partition) = Self::split_dir_name(name)?;
+        Ok(Self::new(topic.to_owned(), partition.0))
+    }
+
+    /// The same without a copy of the topic's name.
+    pub fn split_dir_name(name: &str) -> Result<(&str, PartitionIndex), TopicPartitionDirError> {
         let error = || TopicPartitionDirError(name.to_owned());
         let (topic, partition) = name.rsplit_once('-').ok_or_else(error)?;
         let digits_only = !partition.is_empty() && partition.bytes().all(|b| b.is_ascii_digit());
@@ -39,7 +45,7 @@ impl TopicPartition {
             return Err(error());
         }
         let partition = partition.parse().map_err(|_| error())?;
-        Ok(Self::new(topic.to_owned(), partition))
+        Ok((topic, PartitionIndex(partition)))
     }
 }
 

@@ -48,15 +48,20 @@ pub struct LoadSettings<'a> {
     pub now: Timestamp,
 }
 
-/// State for loading a directory.
-struct DirLoad {
-    dir: Arc<LogDir>,
-    clean_shutdown: bool,
+/// What a directory says about its logs, in one file about all of them.
+struct DirFiles {
     /// The logs that need not be read.
     clean_logs: CleanLogs,
     recovery_points: OffsetCheckpoint,
     log_start_offsets: OffsetCheckpoint,
     high_watermarks: OffsetCheckpoint,
+}
+
+/// State for loading a directory.
+struct DirLoad {
+    dir: Arc<LogDir>,
+    clean_shutdown: bool,
+    files: DirFiles,
     partitions: Vec<(TopicPartition, PathBuf)>,
     next: AtomicUsize,
     progress: Arc<DirProgress>,
@@ -77,12 +82,22 @@ impl LogDirs {
     /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one
     /// sentence. Blocks.
     pub fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
-        // All are listed before the first clean shutdown marker is removed, so that a refused start
-        // causes no recovery.
-        let mut listed = Vec::new();
-        for dir in &self.dirs {
-            match list(dir) {
-                Ok(partitions) => listed.push((dir, partitions)),
+        // All are read and listed before the first clean shutdown marker is removed, so that a
+        // refused start causes no recovery. Both take long with very many logs.
+        let (lists, files) = ottla_sync::thread::scope(|scope| {
+            let reading = scope.spawn(|| self.dirs.iter().map(DirFiles::read).collect::<Vec<_>>());
+            let lists: Vec<_> = self.dirs.iter().map(list).collect();
+            let files = reading.join();
+            let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (lists, files)
+        });
+        let (mut listed, mut read) = (Vec::new(), Vec::new());
+        for ((dir, partitions), files) in self.dirs.iter().zip(lists).zip(files) {
+            match partitions {
+                Ok(partitions) => {
+                    listed.push((dir, partitions));
+                    read.push(files);
+                }
                 Err(ListError::Refused(sentence)) => return Err(sentence),
                 Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
             }
@@ -95,13 +110,9 @@ impl LogDirs {
             }
         }
         let mut loads = Vec::new();
-        for (dir, partitions) in listed {
-            match DirLoad::begin(
-                dir,
-                partitions,
-                settings.threads_per_dir.max(1),
-                &self.handles,
-            ) {
+        for ((dir, partitions), files) in listed.into_iter().zip(read) {
+            let threads = settings.threads_per_dir.max(1);
+            match DirLoad::begin(dir, partitions, files, threads, &self.handles) {
                 Ok(load) => loads.push(load),
                 Err(error) => self.on_storage_error(dir, &error),
             }
@@ -283,36 +294,43 @@ enum ListError {
     Failed(StorageError),
 }
 
+impl DirFiles {
+    fn read(dir: &Arc<LogDir>) -> DirFiles {
+        let read = |name: &str| read_checkpoint(&dir.path.join(name));
+        // All but one have an entry for nearly every log.
+        ottla_sync::thread::scope(|scope| {
+            let clean_logs = scope.spawn(|| dir.clean_logs());
+            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
+            let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT);
+            let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT);
+            let clean_logs = clean_logs.join();
+            DirFiles {
+                clean_logs: clean_logs.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                recovery_points,
+                log_start_offsets,
+                high_watermarks,
+            }
+        })
+    }
+}
+
 impl DirLoad {
     /// Removes the clean shutdown marker: from here on the directory is in use.
     fn begin(
         dir: &Arc<LogDir>,
         partitions: Vec<(TopicPartition, PathBuf)>,
+        files: DirFiles,
         threads: usize,
         handles: &Arc<Handles>,
     ) -> Result<DirLoad, StorageError> {
-        let taken = dir.take_clean_shutdown()?;
-        let clean_shutdown = taken.is_some();
+        let clean_shutdown = dir.take_clean_shutdown()?;
         let threads = threads.min(partitions.len());
         let progress =
             DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
-        let read = |name: &str| read_checkpoint(&dir.path.join(name));
-        // Two of them have an entry for nearly every log.
-        let (recovery_points, high_watermarks) = ottla_sync::thread::scope(|scope| {
-            let high_watermarks = scope.spawn(|| read(REPLICATION_OFFSET_CHECKPOINT));
-            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
-            let high_watermarks = high_watermarks.join();
-            let high_watermarks =
-                high_watermarks.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (recovery_points, high_watermarks)
-        });
         Ok(DirLoad {
             progress: Arc::new(progress),
             clean_shutdown,
-            clean_logs: taken.unwrap_or_default(),
-            recovery_points,
-            log_start_offsets: read(LOG_START_OFFSET_CHECKPOINT),
-            high_watermarks,
+            files,
             partitions,
             next: AtomicUsize::new(0),
             rebuilt: Mutex::default(),
@@ -345,7 +363,7 @@ impl DirLoad {
         }
         let recovered = self.progress.recovered_bytes();
         let bytes = self.partitions[first..].iter().map(|(partition, path)| {
-            let recovery_point = self.recovery_points.offsets.get(partition);
+            let recovery_point = self.files.recovery_points.offsets.get(partition);
             bytes_to_recover(path, recovery_point.copied().unwrap_or_default())
         });
         let remaining: u64 = bytes.sum();
@@ -358,9 +376,9 @@ impl DirLoad {
         FailedLog {
             dir: Arc::clone(&self.dir),
             is_temporary: is_temporary(error),
-            recovery_point: offset(&self.recovery_points),
-            log_start_offset: offset(&self.log_start_offsets),
-            high_watermark: offset(&self.high_watermarks),
+            recovery_point: offset(&self.files.recovery_points),
+            log_start_offset: offset(&self.files.log_start_offsets),
+            high_watermark: offset(&self.files.high_watermarks),
         }
     }
 
@@ -376,7 +394,7 @@ impl DirLoad {
             let offset = checkpoint.offsets.get(topic_partition).copied();
             offset.unwrap_or_default().max(Offset::ZERO)
         };
-        let clean = self.clean_logs.get(topic_partition);
+        let clean = self.files.clean_logs.get(topic_partition);
         let clean = clean.filter(|clean| clean.is_unchanged(path));
         let read = || PartitionMetadata::read(path).map_err(LogError::from);
         let topic_id = match clean {
@@ -387,8 +405,8 @@ impl DirLoad {
             dir: path.to_owned(),
             topic_partition: topic_partition.clone(),
             config,
-            recovery_point: offset(&self.recovery_points),
-            log_start_offset: offset(&self.log_start_offsets),
+            recovery_point: offset(&self.files.recovery_points),
+            log_start_offset: offset(&self.files.log_start_offsets),
             clean_shutdown: self.clean_shutdown,
             now: settings.now,
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
@@ -410,7 +428,7 @@ impl DirLoad {
             let first = || (topic_partition.clone(), base_offset);
             rebuilt.first.get_or_insert_with(first);
         }
-        log.set_high_watermark(offset(&self.high_watermarks));
+        log.set_high_watermark(offset(&self.files.high_watermarks));
         // Files are opened on use; most logs are idle.
         log.close_files();
         Ok(LoadedLog {

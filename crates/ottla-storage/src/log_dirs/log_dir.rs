@@ -126,19 +126,22 @@ impl LogDir {
         self.failure.set(reason.to_owned()).is_ok()
     }
 
-    /// Reads and deletes the marker of the last clean stop, and what that stop has written of the
-    /// logs: from here on a crash leads to recovery. Returns `None` if there was no marker.
-    pub(super) fn take_clean_shutdown(&self) -> Result<Option<CleanLogs>, StorageError> {
-        let found = CleanShutdown::read(&self.path)?;
-        let clean_logs = CleanLogs::read(&self.path).unwrap_or_else(|why| {
+    /// What the last clean stop has written of the logs; empty without a marker.
+    pub(super) fn clean_logs(&self) -> CleanLogs {
+        CleanLogs::read(&self.path).unwrap_or_else(|why| {
             let file = CLEAN_LOGS_FILE;
             tracing::info!(dir = %self.path.display(), file, "every log is opened by its files: {why}");
             CleanLogs::default()
-        });
+        })
+    }
+
+    /// Reads and deletes the marker of the last clean stop, and deletes what that stop has written
+    /// of the logs: from here on a crash leads to recovery. Returns whether there was a marker.
+    pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
+        let found = CleanShutdown::read(&self.path)?;
         CleanLogs::delete(&self.path)?;
         CleanShutdown::delete(&self.path)?;
-        let found = self.clean_shutdown.get_or_init(|| found);
-        Ok(found.map(|_| clean_logs))
+        Ok(self.clean_shutdown.get_or_init(|| found).is_some())
     }
 
     /// Keeps what the next start can know of a closed log.
@@ -186,10 +189,10 @@ impl LogDir {
         if is_unclean || !(self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {
             return Ok(());
         }
-        let clean_logs = self.clean_logs.lock();
+        let mut clean_logs = self.clean_logs.lock();
         // Without an epoch, another stop could not be told from this one.
         if broker_epoch != BrokerEpoch::UNKNOWN && !clean_logs.is_empty() {
-            match CleanLogs::write(&self.path, broker_epoch, &clean_logs) {
+            match CleanLogs::write(&self.path, broker_epoch, &mut clean_logs) {
                 Err(error) if error.is_disk_full() => {
                     tracing::warn!("the next start opens every log by its files: {error}");
                 }
