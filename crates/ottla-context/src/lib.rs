@@ -53,6 +53,10 @@ pub use token_keys::TokenKeys;
 /// How often the size of the heap is checked.
 const HEAP_CHECK: Duration = Duration::from_secs(1);
 
+/// For clients that asked for something that needs memory for long.
+pub const HEAP_FULL: &str = "the broker uses more than half of the memory that it may use (see \
+     ottla.memory.max.bytes), and takes on nothing more until it uses less";
+
 /// The shared context of a node. Its parts are immutable or synchronise themselves.
 #[derive(Debug)]
 pub struct NodeContext {
@@ -202,7 +206,7 @@ impl NodeContext {
     }
 
     /// Whether the heap is above its budget. If so, no group member, producer ID or transactional
-    /// ID is created; existing ones continue to work.
+    /// ID is created, and no topic for a client; existing ones continue to work.
     pub fn is_heap_full(&self) -> bool {
         self.is_heap_full.load(Ordering::Relaxed)
     }
@@ -225,7 +229,7 @@ impl NodeContext {
             if self.is_heap_full.swap(is_full, Ordering::Relaxed) != is_full {
                 match is_full {
                     true => tracing::warn!(
-                        "the heap uses {bytes} of {budget} bytes: new members of groups, producer IDs and transactional IDs are refused"
+                        "the heap uses {bytes} of {budget} bytes: new topics, partitions, members of groups, committed offsets, producer IDs, transactional IDs and delegation tokens are refused"
                     ),
                     false => tracing::warn!("the heap is within its budget again"),
                 }

@@ -60,7 +60,7 @@ pub enum Metric {
     /// Connections closed because they held request memory without progress while others waited for
     /// it.
     ConnectionsClosedForMemory,
-    /// New members, producer IDs and transactional IDs rejected because the heap limit was reached.
+    /// New state that clients asked for, rejected because the heap limit was reached.
     RefusedForMemory,
     /// Connections closed after a malformed request.
     MalformedRequests,

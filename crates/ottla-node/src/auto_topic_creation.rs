@@ -16,6 +16,7 @@ use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use ottla_sync::Mutex;
 use ottla_types::ErrorCode;
 
+use ottla_context::HEAP_FULL;
 use ottla_metrics::complaints::Complaints;
 use ottla_net::RequestContext;
 
@@ -96,6 +97,11 @@ impl AutoTopicCreation {
         client: Option<&RequestContext>,
         names: Vec<ByteString>,
     ) {
+        if client.is_some() && self.node.context.check_heap().is_err() {
+            self.complaints
+                .say(|| tracing::warn!("no topic is created for a client: {HEAP_FULL}"));
+            return;
+        }
         let under_way = self.begin(names);
         if under_way.names.is_empty() {
             return;
@@ -177,7 +183,13 @@ impl AutoTopicCreation {
     ) {
         let (creation, now_ms) = (self, self.node.context.now_ms());
         topics.retain(|topic| creation.failures.lock().of(&topic.name, now_ms).is_none());
+        let until_ms = now_ms.saturating_add(pause.as_millis() as u64);
         let names = topics.iter().map(|topic| topic.name.clone());
+        if !topics.is_empty() && creation.node.context.check_heap().is_err() {
+            let failed = names.map(|name| (name, HEAP_FULL.into()));
+            creation.failures.lock().put(failed, now_ms, until_ms);
+            return;
+        }
         let under_way = creation.begin(names.collect());
         topics.retain(|topic| under_way.names.contains(&topic.name));
         if topics.is_empty() {

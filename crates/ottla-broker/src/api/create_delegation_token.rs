@@ -60,7 +60,8 @@ fn check(
     }
     let mut renewers = request.renewers.iter();
     match renewers.all(|renewer| *renewer.principal_type == *"User") {
-        true => Ok(()),
+        // Every client may create tokens for itself, and they last for days.
+        true => broker.context.check_heap(),
         false => Err(ErrorCode::InvalidPrincipalType),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ottla_protocol::messages::create_topics_response::CreatableTopicResult;
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
+use ottla_context::HEAP_FULL;
 use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_raft::wire::METADATA_TOPIC;
 use ottla_types::ErrorCode;
@@ -85,19 +86,23 @@ async fn decide(
         .iter()
         .map(|topic| topic.name.clone())
         .collect();
+    let refused = |error: ErrorCode, message: Option<&'static str>| CreateTopicsResponse {
+        topics: names
+            .into_iter()
+            .map(|name| CreatableTopicResult {
+                name,
+                error_code: error.code(),
+                error_message: message.map(Into::into),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    if !request.validate_only && broker.context.check_heap().is_err() {
+        return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
+    }
     match broker.forward(context, request).await {
         Ok(response) => response,
-        Err(error) => CreateTopicsResponse {
-            topics: names
-                .into_iter()
-                .map(|name| CreatableTopicResult {
-                    name,
-                    error_code: error.code(),
-                    error_message: None,
-                    ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        },
+        Err(error) => refused(error, None),
     }
 }

@@ -10,6 +10,10 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
+/// A member that joins with more metadata than this needs memory as a new one does: it may have
+/// joined with less before, and no other bound is below the size of a request.
+const MUCH_METADATA: usize = 16 * 1024;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -22,7 +26,8 @@ pub(crate) async fn handle(
         return refused(context, ErrorCode::GroupAuthorizationFailed);
     }
     // A new member has no ID yet.
-    if request.member_id.is_empty()
+    let is_new = request.member_id.is_empty();
+    if (is_new || metadata_bytes(&request) > MUCH_METADATA)
         && let Err(error) = broker.context.check_heap()
     {
         return refused(context, error);
@@ -54,6 +59,13 @@ pub(crate) async fn handle(
         Ok(response) => for_version(context, response),
         Err(error) => refused(context, error),
     }
+}
+
+/// What the group keeps of the request, roughly.
+fn metadata_bytes(request: &JoinGroupRequest) -> usize {
+    let protocols = request.protocols.iter();
+    let bytes = protocols.map(|it| size_of_val(it) + it.name.len() + it.metadata.len());
+    bytes.sum()
 }
 
 fn refused(context: &RequestContext, error: ErrorCode) -> JoinGroupResponse {

@@ -47,6 +47,16 @@ pub(crate) async fn handle(
     let committed = broker
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
+            let commit = request.topics.iter().flat_map(|topic| {
+                let partitions = topic.partitions.iter();
+                partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
+            });
+            if broker.context.is_heap_full()
+                && coordinator.grows_with(&request.group_id, commit)
+                && let Err(error) = broker.context.check_heap()
+            {
+                return coordinator.refuse_offset_commit(to, &request, error);
+            }
             coordinator.handle_offset_commit(to, request, reports_not_found, now)
         });
     let response = match committed.await {

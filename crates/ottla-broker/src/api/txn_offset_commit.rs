@@ -88,11 +88,7 @@ pub(crate) async fn handle(
     request.topics = topics.clone();
     let committed = match commit(broker, context, request).await {
         Ok(committed) => committed,
-        // Producers before version 2.0 fail with this error.
-        Err(ErrorCode::CoordinatorLoadInProgress) if context.api_version < 2 => {
-            all_failed(&topics, ErrorCode::CoordinatorNotAvailable)
-        }
-        Err(error) => all_failed(&topics, error),
+        Err(error) => all_failed(&topics, for_version(error, context.api_version)),
     };
     let key = |topic: &TxnOffsetCommitResponseTopic| (topic.topic_id, topic.name.clone());
     merge_by(
@@ -104,6 +100,14 @@ pub(crate) async fn handle(
         },
     );
     response
+}
+
+fn for_version(error: ErrorCode, version: i16) -> ErrorCode {
+    match error {
+        // Producers before version 2.0 fail with this error.
+        ErrorCode::CoordinatorLoadInProgress if version < 2 => ErrorCode::CoordinatorNotAvailable,
+        error => error,
+    }
 }
 
 async fn commit(
@@ -133,6 +137,17 @@ async fn commit(
         .map_err(error_after_append)?;
     let tells_stale_members = context.api_version >= 6;
     let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
+        let commit = request.topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
+        });
+        if broker.context.is_heap_full()
+            && coordinator.grows_with(&request.group_id, commit)
+            && let Err(error) = broker.context.check_heap()
+        {
+            let error = for_version(error, context.api_version);
+            return coordinator.refuse_txn_offset_commit(to, &request, error);
+        }
         coordinator.handle_txn_offset_commit(to, request, tells_stale_members, guard, now)
     });
     committed.await

@@ -3,17 +3,20 @@
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
+use ottla_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, DescribeGroupsRequest, InitProducerIdRequest, JoinGroupRequest,
-    MetadataRequest, ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DescribeGroupsRequest, InitProducerIdRequest, JoinGroupRequest, JoinGroupResponse,
+    MetadataRequest, OffsetCommitRequest, ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
 };
 use ottla_types::ErrorCode;
 use tokio::io::AsyncReadExt;
 
 use super::TestBroker;
 use super::client::Client;
-use super::groups::{coordinating_broker, error, joining};
+use super::groups::{committing, coordinating_broker, error, joining};
 
 /// The smallest budgets: 4 MiB each.
 const LITTLE: (&str, &str) = ("ottla.memory.max.bytes", "1048576");
@@ -198,4 +201,104 @@ async fn members_of_the_other_protocols_are_refused_too() {
     };
     let answer = client.ask(0, &streams).await;
     assert!(refused(answer.error_code), "{answer:?}");
+}
+
+/// The error of a commit for one partition.
+async fn commit(client: &mut Client, request: &OffsetCommitRequest) -> ErrorCode {
+    let answer = client.ask(10, request).await;
+    error(answer.topics[0].partitions[0].error_code)
+}
+
+/// A commit needs no member, and a group has as many offsets as its clients like, with metadata.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_commits_that_add_offsets() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let nobody = JoinGroupResponse::default();
+    assert_eq!(
+        commit(&mut client, &committing(&nobody, 7)).await,
+        ErrorCode::None
+    );
+
+    fill_heap(&broker).await;
+    let mut other_group = committing(&nobody, 7);
+    other_group.group_id = "other".into();
+    let mut other_partition = committing(&nobody, 7);
+    other_partition.topics[0].partitions[0].partition_index = 0;
+    let mut metadata = committing(&nobody, 7);
+    metadata.topics[0].partitions[0].committed_metadata = Some("m".into());
+    for growing in [&other_group, &other_partition, &metadata] {
+        let refused = commit(&mut client, growing).await;
+        assert_eq!(refused, ErrorCode::CoordinatorLoadInProgress, "{growing:?}");
+    }
+    assert_eq!(
+        commit(&mut client, &committing(&nobody, 8)).await,
+        ErrorCode::None
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_new_partitions() {
+    let (broker, mut client) = TestBroker::with_topic("t", 1).await;
+    fill_heap(&broker).await;
+    let mut create = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "new".into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let refused = client.ask(7, &create).await;
+    let refused = &refused.topics[0];
+    assert_eq!(error(refused.error_code), ErrorCode::PolicyViolation);
+    assert!(refused.error_message.is_some());
+    let grow = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: "t".into(),
+            count: 2,
+            assignments: None,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let refused = client.ask(3, &grow).await;
+    let code = refused.results[0].error_code;
+    assert_eq!(error(code), ErrorCode::PolicyViolation);
+    create.validate_only = true;
+    let possible = client.ask(7, &create).await;
+    assert_eq!(error(possible.topics[0].error_code), ErrorCode::None);
+    let produced_to = MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some("auto".into()),
+            ..Default::default()
+        }]),
+        allow_auto_topic_creation: true,
+        ..Default::default()
+    };
+    client.ask(9, &produced_to).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let image = broker.broker().metadata().clone();
+    assert!(image.topics.by_name("auto").is_none());
+}
+
+/// A member could join with little and then again with as much as a request may have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_members_with_much_metadata() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    let mut join = joining(&required.member_id);
+    fill_heap(&broker).await;
+    let little = join.protocols[0].metadata.clone();
+    join.protocols[0].metadata = vec![0; 20_000].into();
+    let refused = client.ask(9, &join).await;
+    let later = ErrorCode::CoordinatorLoadInProgress;
+    assert_eq!(error(refused.error_code), later);
+    join.protocols[0].metadata = little;
+    let joined = client.ask(9, &join).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
 }

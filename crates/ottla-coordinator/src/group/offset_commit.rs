@@ -86,6 +86,32 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
+    /// Refuses a commit that was not looked at.
+    pub fn refuse_offset_commit(
+        &mut self,
+        to: ReplyTo<OffsetCommitResponse>,
+        request: &OffsetCommitRequest,
+        error: ErrorCode,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        effects.reply(to, response(request, |_| error));
+        self.finish(effects)
+    }
+
+    /// Whether a commit of these topics, partitions and metadata would add offsets to those of the
+    /// group, or make metadata longer.
+    pub fn grows_with<'a>(
+        &self,
+        group_id: &str,
+        mut commit: impl Iterator<Item = (&'a ByteString, i32, &'a Option<ByteString>)>,
+    ) -> bool {
+        commit.any(|(topic, index, metadata)| {
+            let length = metadata.as_ref().map_or(0, |text| text.len());
+            let latest = self.offsets.latest(group_id, &(topic.clone(), index));
+            latest.is_none_or(|latest| latest.metadata.len() < length)
+        })
+    }
+
     fn validate_commit(
         &self,
         request: &OffsetCommitRequest,

@@ -82,6 +82,18 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
+    /// Refuses a commit that was not looked at.
+    pub fn refuse_txn_offset_commit(
+        &mut self,
+        to: ReplyTo<TxnOffsetCommitResponse>,
+        request: &TxnOffsetCommitRequest,
+        error: ErrorCode,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        effects.reply(to, response(request, |_| error));
+        self.finish(effects)
+    }
+
     /// The transaction coordinator ends the transaction of `producer` in this partition. Its
     /// pending offsets become committed or are dropped. An administrator can also request it for
     /// any producer.

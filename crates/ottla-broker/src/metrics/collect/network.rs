@@ -35,7 +35,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (Metric::AcceptsPaused, "ottla_accepts_paused", "Times that a listener paused because a connection limit was reached or no file handle was free"),
         (Metric::ConnectionsDelayed, "ottla_connections_delayed", "Connections delayed because of max.connection.creation.rate"),
         (Metric::ConnectionsClosedForMemory, "ottla_connections_closed_for_memory", "Connections closed because they sent part of a request, or read almost nothing of their responses, while others waited for memory"),
-        (Metric::RefusedForMemory, "ottla_requests_refused_for_memory", "New members of groups, producer IDs and transactional IDs refused because the heap was above its budget"),
+        (Metric::RefusedForMemory, "ottla_requests_refused_for_memory", "New topics, partitions, members of groups, committed offsets, producer IDs, transactional IDs and delegation tokens refused because the heap was above its budget"),
         (Metric::ConnectionsThrottled, "ottla_connections_throttled", "Connections closed over the quota connection_creation_rate of their address"),
         (Metric::MalformedRequests, "ottla_malformed_requests", "Connections closed because of data that is not a request"),
         (Metric::FailedAuthentications, "ottla_failed_authentications", "Peers that failed to authenticate over TLS or SASL"),
