@@ -10,6 +10,7 @@ use ottla_protocol::messages::{DeleteRecordsRequest, DescribeProducersRequest};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
+use super::memory::fill_heap;
 use super::produce_and_fetch::{batch, produce_to};
 use super::{Client, TestBroker};
 
@@ -39,6 +40,27 @@ async fn produce(
     let records = batch_of_producer(producer_epoch, base_sequence);
     let response = client.ask(9, &produce_to("orders", 0, -1, records)).await;
     response.responses[0].partition_responses[0].clone()
+}
+
+/// Clients choose producer IDs as they like.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_producers_that_a_partition_does_not_know() {
+    let (broker, mut client) = TestBroker::with_topic("orders", 2).await;
+    let answer = produce(&mut client, 0, 0).await;
+    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::None);
+    fill_heap(&broker).await;
+    let answer = produce(&mut client, 0, 3).await;
+    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::None);
+    let mut of_partition = async |partition, records| {
+        let request = produce_to("orders", partition, -1, records);
+        let response = client.ask(9, &request).await;
+        ErrorCode::from_code(response.responses[0].partition_responses[0].error_code)
+    };
+    let refused = of_partition(1, batch_of_producer(0, 0)).await;
+    assert_eq!(refused, ErrorCode::KafkaStorageError);
+    let without_id = of_partition(1, batch(&["a"])).await;
+    assert_eq!(without_id, ErrorCode::None);
+    assert_eq!(broker.partition("orders", 1).reader().log_end_offset().0, 1);
 }
 
 #[tokio::test]

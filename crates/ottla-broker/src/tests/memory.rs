@@ -112,7 +112,7 @@ async fn a_waiting_member_does_not_hold_the_memory_of_its_request() {
 }
 
 /// Makes the heap count as full at the next check.
-async fn fill_heap(broker: &TestBroker) {
+pub(super) async fn fill_heap(broker: &TestBroker) {
     broker.broker().context.set_heap_budget(0);
     while !broker.broker().context.is_heap_full() {
         tokio::time::sleep(Duration::from_millis(20)).await;

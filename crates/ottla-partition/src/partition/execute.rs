@@ -211,6 +211,9 @@ impl PartitionState {
             _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
                 ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
             }
+            true if self.lacks_memory(host, &batch.header, origin) => {
+                ProducerVerdict::Refused(ErrorCode::KafkaStorageError)
+            }
             true => self.verdict(batch, origin, &of_transaction),
             false => ProducerVerdict::InSequence,
         };

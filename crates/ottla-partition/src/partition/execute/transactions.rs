@@ -130,6 +130,21 @@ impl PartitionState {
         let known = self.log.staged_producer(&self.stage, header.producer_id);
         self.verifications.check(known, header, *guard, origin)
     }
+
+    /// Whether a client's batch is the first of its producer here, and the heap is full. Clients
+    /// choose producer IDs as they like, and each takes memory in each partition until it expires.
+    pub(super) fn lacks_memory(
+        &self,
+        host: &PartitionHost,
+        header: &BatchHeader,
+        origin: AppendOrigin,
+    ) -> bool {
+        let known = || self.log.staged_producer(&self.stage, header.producer_id);
+        origin == AppendOrigin::Client
+            && host.context.is_heap_full()
+            && known().is_none()
+            && host.context.check_heap().is_err()
+    }
 }
 
 fn refuse(append: PendingAppend, error: ErrorCode) -> Option<PendingAppend> {
