@@ -15,7 +15,8 @@ use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
 
 use super::{AppendOrigin, ProducerStateEntry};
 
-/// Above this many, entries older than the expiration are removed.
+/// Above this many, entries older than the expiration are removed, and again when there are twice
+/// as many as were left: clients choose producer IDs as they like.
 const MANY: usize = 4096;
 
 /// A transaction whose first batch is about to be written.
@@ -39,6 +40,8 @@ pub struct Verifications(Option<Box<Pending>>);
 struct Pending {
     by_producer: BTreeMap<ProducerId, Verification>,
     last_guard: u64,
+    /// How many there are when expired entries are searched for.
+    swept_at: usize,
 }
 
 /// A producer whose transaction has not begun in this log. The entry is kept until the first record
@@ -89,9 +92,11 @@ impl Verifications {
         let Pending {
             by_producer,
             last_guard,
+            swept_at,
         } = &mut **self.0.get_or_insert_default();
-        if by_producer.len() >= MANY {
+        if by_producer.len() >= MANY.max(*swept_at) {
             by_producer.retain(|_, known| now_ms.saturating_sub(known.began_ms) < expiration_ms);
+            *swept_at = 2 * by_producer.len();
         }
         let known = by_producer.entry(producer_id).or_insert_with(|| {
             *last_guard += 1;
@@ -318,5 +323,30 @@ mod tests {
         };
         verifications.ask(other, DAY, DAY);
         assert_eq!(verifications.0.unwrap().by_producer.len(), 1);
+    }
+
+    #[test]
+    fn entries_that_have_not_expired_are_not_looked_at_for_each_new_one() {
+        let mut verifications = Verifications::default();
+        let mut ask = |id: usize, now_ms| {
+            let start = TransactionStart {
+                producer_id: ProducerId(id as i64),
+                ..start(0, 0, true)
+            };
+            verifications.ask(start, now_ms, DAY);
+            let pending = verifications.0.as_ref().unwrap();
+            (pending.by_producer.len(), pending.swept_at)
+        };
+        let mut asked = (0, 0);
+        for id in 0..=MANY {
+            asked = ask(id, 1);
+        }
+        assert_eq!(asked, (MANY + 1, 2 * MANY));
+        for id in MANY + 1..2 * MANY {
+            asked = ask(id, DAY + 1);
+        }
+        assert_eq!(asked, (2 * MANY, 2 * MANY));
+        // The first ones have expired.
+        assert_eq!(ask(2 * MANY, DAY + 1), (MANY, 2 * (MANY - 1)));
     }
 }

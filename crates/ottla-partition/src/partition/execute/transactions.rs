@@ -46,6 +46,9 @@ impl PartitionState {
             OfTransaction::ToVerify(transaction) => {
                 let sequence = header.base_sequence;
                 let producer = transaction.producer;
+                if self.lacks_memory(host, header, AppendOrigin::Client) {
+                    return refuse(append, ErrorCode::KafkaStorageError);
+                }
                 let raises_epoch = transaction.adds_partitions();
                 match self.begin_verification(host, producer, sequence, raises_epoch) {
                     // Earlier batches of the producer are still waiting.
