@@ -5,6 +5,7 @@
 //! included, before the next.
 
 mod bench;
+mod first_second;
 mod latency;
 mod many_partitions;
 mod producers;
@@ -32,6 +33,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             match part {
                 Part::Producers => producers::measure(&mut bench)?,
                 Part::Latency => latency::measure(&mut bench)?,
+                Part::FirstSecond => first_second::measure(&mut bench)?,
                 Part::ManyPartitions => many_partitions::measure(&mut bench)?,
             }
         }
@@ -50,6 +52,7 @@ pub fn settings_in_words(options: &Options) -> String {
         parts.push(match part {
             Part::Producers => producers::settings_in_words(options),
             Part::Latency => latency::settings_in_words(options),
+            Part::FirstSecond => first_second::settings_in_words(),
             Part::ManyPartitions => many_partitions::settings_in_words(options),
         });
     }
@@ -67,6 +70,8 @@ fn disk_of(options: &Options) -> u64 {
     let of_part = |part: &Part| match part {
         Part::Producers => of_records,
         Part::Latency => options.latency_seconds * latency::RATE * STORED_BYTES * replicas,
+        // One second each.
+        Part::FirstSecond => 0,
         // Kafka preallocates indexes sparsely, so they take blocks only where something was
         // written.
         Part::ManyPartitions => partitions * (32 << 10),

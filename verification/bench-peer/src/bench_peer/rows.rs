@@ -375,6 +375,7 @@ pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
 pub struct ProducerSummary {
     pub records_per_second: f64,
     pub p99_ms: f64,
+    pub p99_9_ms: f64,
 }
 
 /// Parses the last line of ProducerPerformance, the only one with percentiles.
@@ -396,6 +397,7 @@ pub fn producer_summary(printed: &str) -> Result<ProducerSummary> {
     Ok(ProducerSummary {
         records_per_second: before(" records/sec")?,
         p99_ms: before(" ms 99th")?,
+        p99_9_ms: before(" ms 99.9th")?,
     })
 }
 
@@ -455,7 +457,8 @@ mod tests {
             found,
             ProducerSummary {
                 records_per_second: 812345.6,
-                p99_ms: 20.0
+                p99_ms: 20.0,
+                p99_9_ms: 50.0
             }
         );
         assert!(producer_summary("nothing").is_err());

@@ -272,11 +272,18 @@ pub enum Part {
     Producers,
     /// From producer to consumer at 5,000 records per second.
     Latency,
+    /// The first second of new topics, elections and reassignments, at 20,000 records per second.
+    FirstSecond,
     /// 10,000 partitions: creation, idling, restart of a broker, failover of all its leaders.
     ManyPartitions,
 }
 
-pub const ALL: [Part; 3] = [Part::Producers, Part::Latency, Part::ManyPartitions];
+pub const ALL: [Part; 4] = [
+    Part::Producers,
+    Part::Latency,
+    Part::FirstSecond,
+    Part::ManyPartitions,
+];
 
 impl Options {
     pub(super) fn parts(&self) -> &[Part] {
