@@ -1,14 +1,15 @@
-//! Far more partitions than file handles: created, written and read, also after a stop and after a
-//! kill. Also more connections than file handles.
+//! Far more partitions than file handles, and as many as memory permits: created, written and read,
+//! also after a stop and after a kill. Also more connections than file handles.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ottla_client::admin::NewTopic;
 use ottla_client::{
-    Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
-    ProducerRecord,
+    Admin, Client, ClientConfig, Consumer, ConsumerConfig, ErrorCode, OffsetReset, Producer,
+    ProducerConfig, ProducerRecord,
 };
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
 
@@ -33,11 +34,16 @@ fn value(topic: &str, partition: i32, round: usize) -> String {
 }
 
 /// Writes one record to each partition; all must be acknowledged.
-async fn write_to_all(broker: &BrokerProcess, round: usize) {
-    let producer = Producer::new(client(broker).await, ProducerConfig::default());
+async fn write_to_all(
+    broker: &BrokerProcess,
+    config: ProducerConfig,
+    topics: &[&str],
+    round: usize,
+) {
+    let producer = Producer::new(client(broker).await, config);
     let producer = producer.expect("settings that go together");
     let mut deliveries = Vec::new();
-    for topic in TOPICS {
+    for &topic in topics {
         for partition in 0..PARTITIONS {
             let record = ProducerRecord {
                 topic: topic.to_owned(),
@@ -57,19 +63,19 @@ async fn write_to_all(broker: &BrokerProcess, round: usize) {
 }
 
 /// All records of all partitions.
-async fn read_all(broker: &BrokerProcess, rounds: usize) -> BTreeSet<String> {
+async fn read_all(broker: &BrokerProcess, topics: &[&str], rounds: usize) -> BTreeSet<String> {
     let config = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
         ..Default::default()
     };
     let mut consumer = Consumer::new(client(broker).await, config);
-    let all = TOPICS
+    let all = topics
         .iter()
         .flat_map(|topic| (0..PARTITIONS).map(|partition| ((*topic).to_owned(), partition)));
     consumer.assign(&all.collect::<Vec<_>>());
     let mut found = BTreeSet::new();
     let deadline = Instant::now() + PATIENCE;
-    while found.len() < rounds * TOPICS.len() * PARTITIONS as usize && Instant::now() < deadline {
+    while found.len() < rounds * topics.len() * PARTITIONS as usize && Instant::now() < deadline {
         let records = consumer.poll(Duration::from_millis(500)).await;
         for record in records.expect("the broker serves") {
             let value = record.value.expect("a value");
@@ -79,9 +85,9 @@ async fn read_all(broker: &BrokerProcess, rounds: usize) -> BTreeSet<String> {
     found
 }
 
-fn written(rounds: usize) -> BTreeSet<String> {
+fn written(topics: &[&str], rounds: usize) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for topic in TOPICS {
+    for &topic in topics {
         for partition in 0..PARTITIONS {
             all.extend((0..rounds).map(|round| value(topic, partition, round)));
         }
@@ -103,23 +109,88 @@ fn partitions_may_outnumber_the_file_handles() {
     }
     assert_unharmed(&broker);
     block_on(async {
-        write_to_all(&broker, 0).await;
-        assert_eq!(read_all(&broker, 1).await, written(1));
+        write_to_all(&broker, ProducerConfig::default(), &TOPICS, 0).await;
+        assert_eq!(read_all(&broker, &TOPICS, 1).await, written(&TOPICS, 1));
         assert_unharmed(&broker);
     });
     assert!(broker.stop().success(), "{}", broker.output());
     broker.start_again();
     block_on(async {
-        write_to_all(&broker, 1).await;
-        assert_eq!(read_all(&broker, 2).await, written(2));
+        write_to_all(&broker, ProducerConfig::default(), &TOPICS, 1).await;
+        assert_eq!(read_all(&broker, &TOPICS, 2).await, written(&TOPICS, 2));
         assert_unharmed(&broker);
     });
     broker.kill();
     broker.start_again();
     block_on(async {
-        assert_eq!(read_all(&broker, 2).await, written(2));
-        write_to_all(&broker, 2).await;
+        assert_eq!(read_all(&broker, &TOPICS, 2).await, written(&TOPICS, 2));
+        write_to_all(&broker, ProducerConfig::default(), &TOPICS, 2).await;
         assert_unharmed(&broker);
+    });
+    assert!(broker.stop().success(), "{}", broker.output());
+}
+
+/// The memory that counts as the heap.
+fn heap_bytes(broker: &BrokerProcess) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid()));
+    let status = status.expect("the broker runs");
+    let anonymous = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes = anonymous.and_then(|it| it.trim().strip_suffix(" kB"));
+    let kilobytes = kilobytes.and_then(|it| it.parse::<u64>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+/// Creates topics until one is refused, and returns those that were created.
+async fn create_until_refused(broker: &BrokerProcess) -> Vec<String> {
+    const MOST: usize = 100;
+    let admin = Admin::new(client(broker).await);
+    let mut created = Vec::new();
+    while created.len() < MOST {
+        let name = format!("topic-{}", created.len());
+        let topic = NewTopic {
+            name: name.clone(),
+            partitions: Some(PARTITIONS),
+            replication_factor: Some(1),
+            ..NewTopic::default()
+        };
+        let results = admin.create_topics(&[topic], false).await;
+        let results = results.expect("it is answered");
+        match ErrorCode::from_code(results[0].error_code) {
+            ErrorCode::None => created.push(name),
+            ErrorCode::PolicyViolation => return created,
+            error => panic!("{error}"),
+        }
+    }
+    panic!("{MOST} topics were created");
+}
+
+#[test]
+fn partitions_are_created_until_memory_is_short_and_all_of_them_work() {
+    const ROOM: u64 = 8 * 1024 * 1024;
+    // A broker that is short of memory gives no producer IDs.
+    let config = || ProducerConfig {
+        enable_idempotence: Some(false),
+        ..ProducerConfig::default()
+    };
+    let idle = heap_bytes(&BrokerBuilder::new().start());
+    let memory = 2 * (idle + ROOM);
+    let mut broker = BrokerBuilder::new()
+        .property("ottla.memory.max.bytes", &memory.to_string())
+        .start();
+    let created = block_on(create_until_refused(&broker));
+    assert!(!created.is_empty(), "{}", broker.output());
+    let topics: Vec<&str> = created.iter().map(String::as_str).collect();
+    block_on(async {
+        write_to_all(&broker, config(), &topics, 0).await;
+        assert_eq!(read_all(&broker, &topics, 1).await, written(&topics, 1));
+    });
+    assert!(broker.stop().success(), "{}", broker.output());
+    broker.start_again();
+    block_on(async {
+        write_to_all(&broker, config(), &topics, 1).await;
+        assert_eq!(read_all(&broker, &topics, 2).await, written(&topics, 2));
     });
     assert!(broker.stop().success(), "{}", broker.output());
 }
