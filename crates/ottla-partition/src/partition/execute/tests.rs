@@ -450,10 +450,11 @@ async fn a_cut_for_which_something_is_lacking_loses_no_replica() {
     const EMFILE: i32 = 24;
     const ENFILE: i32 = 23;
     const ENOMEM: i32 = 12;
+    const EAGAIN: i32 = 11;
     const EINTR: i32 = 4;
     let (host, partition) = with_three_records().await;
     let log_dirs = host.host.log_dirs().expect("there are directories");
-    for lacking in [ENOSPC, EMFILE, ENFILE, ENOMEM, EINTR] {
+    for lacking in [ENOSPC, EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR] {
         let fault = std::io::Error::from_raw_os_error(lacking);
         partition.state.lock().replicating.truncation_fault = Some(fault);
         cut(&host, &partition, 1);
