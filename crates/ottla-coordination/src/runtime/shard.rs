@@ -241,11 +241,14 @@ impl<C: ShardedCoordinator> Shard<C> {
         let fits = |write: &_| {
             let fits = batch::fits(write, C::compression(host), now, max_message_bytes);
             if !fits {
-                tracing::error!(
-                    "a record of {} does not fit into {max_message_bytes} bytes; raise max.message.bytes of {}",
-                    C::WHAT,
-                    C::TOPIC
-                );
+                // A client can cause it with each request.
+                host.surroundings.context.complaints.say(|| {
+                    tracing::error!(
+                        "a record of {} does not fit into {max_message_bytes} bytes; raise max.message.bytes of {}",
+                        C::WHAT,
+                        C::TOPIC
+                    );
+                });
             }
             fits
         };
