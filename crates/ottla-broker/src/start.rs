@@ -351,13 +351,20 @@ fn join_cluster(
     let log_dirs = Arc::new(LogDirs::new(locks, &identity, handles));
     let publish = publish_to(broker, config.clone());
     let membership = match config.process_roles.broker {
-        true => Membership::join(
-            &broker.context,
-            &config,
-            &identity,
-            log_dirs.epoch_of_clean_stop(),
-            publish,
-        ),
+        // Both take long in a large cluster.
+        true => ottla_sync::thread::scope(|scope| {
+            let reading = scope.spawn(|| log_dirs.read_ahead());
+            let membership = Membership::join(
+                &broker.context,
+                &config,
+                &identity,
+                log_dirs.epoch_of_clean_stop(),
+                publish,
+            );
+            let read = reading.join();
+            read.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            membership
+        }),
         false => Membership::control(&broker.context, &config, &identity, &log_dirs, publish),
     };
     // Before the node has fully joined, because the publisher sends requests to the controller.

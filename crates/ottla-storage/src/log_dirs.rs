@@ -53,6 +53,7 @@ use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPar
 use dir_locks::LockedDir;
 use hosted_logs::{Hosted, HostedLogs};
 use known_logs::{FailedLog, Future, LoadedLog};
+use load::ReadDir;
 use lock::DirLock;
 use log_dir::FailureListener;
 
@@ -76,6 +77,8 @@ pub struct LogDirs {
     dirs: Vec<Arc<LogDir>>,
     /// The logs in use.
     hosted: RwLock<HostedLogs>,
+    /// Read at start before the logs are loaded.
+    read: Mutex<Option<Vec<ReadDir>>>,
     /// Logs loaded at start that no partition has claimed yet.
     loaded: Mutex<BTreeMap<TopicPartition, LoadedLog>>,
     /// Logs that could not be loaded although their directories are online.
@@ -197,6 +200,7 @@ impl LogDirs {
             dirs,
             other_locks: Mutex::new(others),
             hosted: RwLock::default(),
+            read: Mutex::default(),
             loaded: Mutex::default(),
             failed: Mutex::default(),
             uncreated: Mutex::default(),

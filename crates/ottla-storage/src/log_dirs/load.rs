@@ -48,6 +48,20 @@ pub struct LoadSettings<'a> {
     pub now: Timestamp,
 }
 
+/// A directory that was read before it is in use.
+pub(super) struct ReadDir {
+    listing: Result<Listing, ListError>,
+    files: DirFiles,
+}
+
+/// What is in a directory.
+struct Listing {
+    /// Sorted.
+    partitions: Vec<(TopicPartition, PathBuf)>,
+    deleted: Vec<PathBuf>,
+    futures: Vec<(TopicPartition, PathBuf)>,
+}
+
 /// What a directory says about its logs, in one file about all of them.
 struct DirFiles {
     /// The logs that need not be read.
@@ -79,24 +93,43 @@ struct RebuiltIndexes {
 }
 
 impl LogDirs {
+    /// Reads what [`LogDirs::load`] needs first, and changes nothing: with very many logs this takes
+    /// long, and a start has something else to do meanwhile. Blocks.
+    pub fn read_ahead(&self) {
+        let read = self.read_dirs();
+        *self.read.lock() = Some(read);
+    }
+
+    fn read_dirs(&self) -> Vec<ReadDir> {
+        ottla_sync::thread::scope(|scope| {
+            let files = scope.spawn(|| {
+                self.dirs
+                    .iter()
+                    .map(|dir| DirFiles::read(dir))
+                    .collect::<Vec<_>>()
+            });
+            let listings: Vec<_> = self.dirs.iter().map(|dir| list(dir)).collect();
+            let files = files.join();
+            let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let read = listings.into_iter().zip(files);
+            read.map(|(listing, files)| ReadDir { listing, files })
+                .collect()
+        })
+    }
+
     /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one
     /// sentence. Blocks.
     pub fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
         // All are read and listed before the first clean shutdown marker is removed, so that a
-        // refused start causes no recovery. Both take long with very many logs.
-        let (lists, files) = ottla_sync::thread::scope(|scope| {
-            let reading = scope.spawn(|| self.dirs.iter().map(DirFiles::read).collect::<Vec<_>>());
-            let lists: Vec<_> = self.dirs.iter().map(list).collect();
-            let files = reading.join();
-            let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (lists, files)
-        });
-        let (mut listed, mut read) = (Vec::new(), Vec::new());
-        for ((dir, partitions), files) in self.dirs.iter().zip(lists).zip(files) {
-            match partitions {
-                Ok(partitions) => {
-                    listed.push((dir, partitions));
-                    read.push(files);
+        // refused start causes no recovery.
+        let ahead = self.read.lock().take();
+        let read = ahead.unwrap_or_else(|| self.read_dirs());
+        let (mut listed, mut files_of_listed) = (Vec::new(), Vec::new());
+        for (dir, ReadDir { listing, files }) in self.dirs.iter().zip(read) {
+            match listing {
+                Ok(listing) => {
+                    listed.push((dir, listing.begin(dir)));
+                    files_of_listed.push(files);
                 }
                 Err(ListError::Refused(sentence)) => return Err(sentence),
                 Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
@@ -110,7 +143,7 @@ impl LogDirs {
             }
         }
         let mut loads = Vec::new();
-        for ((dir, partitions), files) in listed.into_iter().zip(read) {
+        for ((dir, partitions), files) in listed.into_iter().zip(files_of_listed) {
             let threads = settings.threads_per_dir.max(1);
             match DirLoad::begin(dir, partitions, files, threads, &self.handles) {
                 Ok(load) => loads.push(load),
@@ -295,7 +328,7 @@ enum ListError {
 }
 
 impl DirFiles {
-    fn read(dir: &Arc<LogDir>) -> DirFiles {
+    fn read(dir: &LogDir) -> DirFiles {
         let read = |name: &str| read_checkpoint(&dir.path.join(name));
         // All but one have an entry for nearly every log.
         ottla_sync::thread::scope(|scope| {
@@ -439,10 +472,20 @@ impl DirLoad {
     }
 }
 
-/// The partitions in a directory. Continues interrupted deletions.
-fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> {
+impl Listing {
+    /// Continues interrupted deletions, and returns the partitions.
+    fn begin(self, dir: &LogDir) -> Vec<(TopicPartition, PathBuf)> {
+        for path in self.deleted {
+            dir.files.submit(Duration::ZERO, move || remove_dir(&path));
+        }
+        dir.futures_found.lock().extend(self.futures);
+        self.partitions
+    }
+}
+
+fn list(dir: &LogDir) -> Result<Listing, ListError> {
     let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
-    let mut partitions = Vec::new();
+    let (mut partitions, mut deleted, mut futures) = (Vec::new(), Vec::new(), Vec::new());
     for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_type().map_err(failed)?.is_dir() {
@@ -451,13 +494,8 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
         let path = entry.path();
         match DirKind::of(&entry.file_name().to_string_lossy()) {
             Some(DirKind::Partition(partition)) => partitions.push((partition, path)),
-            Some(DirKind::Deleted) => {
-                dir.files
-                    .submit(std::time::Duration::ZERO, move || remove_dir(&path));
-            }
-            Some(DirKind::Future(partition)) => {
-                dir.futures_found.lock().push((partition, path));
-            }
+            Some(DirKind::Deleted) => deleted.push(path),
+            Some(DirKind::Future(partition)) => futures.push((partition, path)),
             Some(DirKind::Stray | DirKind::Other) => {}
             None => {
                 return Err(ListError::Refused(format!(
@@ -469,7 +507,11 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
     }
     partitions.sort();
     share_topic_names(&mut partitions);
-    Ok(partitions)
+    Ok(Listing {
+        partitions,
+        deleted,
+        futures,
+    })
 }
 
 /// Lets the partitions of a topic share its name. They are sorted.
