@@ -29,6 +29,7 @@ mod load;
 mod lock;
 mod log_dir;
 mod placement;
+mod read_dir;
 mod recovery_progress;
 mod space_watch;
 #[cfg(test)]
@@ -53,9 +54,9 @@ use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPar
 use dir_locks::LockedDir;
 use hosted_logs::{Hosted, HostedLogs};
 use known_logs::{FailedLog, Future, LoadedLog};
-use load::ReadDir;
 use lock::DirLock;
 use log_dir::FailureListener;
+use read_dir::ReadDir;
 
 use crate::format::NodeIdentity;
 

@@ -22,8 +22,9 @@ use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
 use super::hosted_logs::Hosted;
 use super::known_logs::{Future, LoadedLog};
-use super::load::{LoadSettings, read_checkpoint};
+use super::load::LoadSettings;
 use super::log_dir::LogDir;
+use super::read_dir::read_checkpoint;
 use super::{LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
 
 /// The directory name must fit: Kafka does not shorten that of a future log.

@@ -11,21 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::TopicConfig;
-use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-};
+use ottla_log::checkpoint::{OffsetCheckpoint, PartitionMetadata};
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_log::{
-    CleanLogs, Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
+    Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicName, TopicPartition};
 
-use super::dir_names::{self, DirKind};
+use super::dir_names;
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
+use super::read_dir::{DirFiles, ListError, Listing, ReadDir, read_all};
 use super::recovery_progress::{
     DirProgress, Loading, MOST_MEASURED, ProgressLogger, bytes_to_recover,
 };
@@ -46,29 +44,6 @@ pub struct LoadSettings<'a> {
     /// The progress, readable by other threads.
     pub loading: &'a Loading,
     pub now: Timestamp,
-}
-
-/// A directory that was read before it is in use.
-pub(super) struct ReadDir {
-    listing: Result<Listing, ListError>,
-    files: DirFiles,
-}
-
-/// What is in a directory.
-struct Listing {
-    /// Sorted.
-    partitions: Vec<(TopicPartition, PathBuf)>,
-    deleted: Vec<PathBuf>,
-    futures: Vec<(TopicPartition, PathBuf)>,
-}
-
-/// What a directory says about its logs, in one file about all of them.
-struct DirFiles {
-    /// The logs that need not be read.
-    clean_logs: CleanLogs,
-    recovery_points: OffsetCheckpoint,
-    log_start_offsets: OffsetCheckpoint,
-    high_watermarks: OffsetCheckpoint,
 }
 
 /// State for loading a directory.
@@ -96,25 +71,8 @@ impl LogDirs {
     /// Reads what [`LogDirs::load`] needs first, and changes nothing: with very many logs this takes
     /// long, and a start has something else to do meanwhile. Blocks.
     pub fn read_ahead(&self) {
-        let read = self.read_dirs();
+        let read = read_all(&self.dirs);
         *self.read.lock() = Some(read);
-    }
-
-    fn read_dirs(&self) -> Vec<ReadDir> {
-        ottla_sync::thread::scope(|scope| {
-            let files = scope.spawn(|| {
-                self.dirs
-                    .iter()
-                    .map(|dir| DirFiles::read(dir))
-                    .collect::<Vec<_>>()
-            });
-            let listings: Vec<_> = self.dirs.iter().map(|dir| list(dir)).collect();
-            let files = files.join();
-            let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let read = listings.into_iter().zip(files);
-            read.map(|(listing, files)| ReadDir { listing, files })
-                .collect()
-        })
     }
 
     /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one
@@ -123,12 +81,12 @@ impl LogDirs {
         // All are read and listed before the first clean shutdown marker is removed, so that a
         // refused start causes no recovery.
         let ahead = self.read.lock().take();
-        let read = ahead.unwrap_or_else(|| self.read_dirs());
+        let read = ahead.unwrap_or_else(|| read_all(&self.dirs));
         let (mut listed, mut files_of_listed) = (Vec::new(), Vec::new());
         for (dir, ReadDir { listing, files }) in self.dirs.iter().zip(read) {
             match listing {
                 Ok(listing) => {
-                    listed.push((dir, listing.begin(dir)));
+                    listed.push((dir, begin(listing, dir)));
                     files_of_listed.push(files);
                 }
                 Err(ListError::Refused(sentence)) => return Err(sentence),
@@ -322,31 +280,6 @@ fn is_temporary(error: &LogError) -> bool {
     error.storage().is_some_and(StorageError::is_temporary)
 }
 
-enum ListError {
-    Refused(String),
-    Failed(StorageError),
-}
-
-impl DirFiles {
-    fn read(dir: &LogDir) -> DirFiles {
-        let read = |name: &str| read_checkpoint(&dir.path.join(name));
-        // All but one have an entry for nearly every log.
-        ottla_sync::thread::scope(|scope| {
-            let clean_logs = scope.spawn(|| dir.clean_logs());
-            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
-            let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT);
-            let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT);
-            let clean_logs = clean_logs.join();
-            DirFiles {
-                clean_logs: clean_logs.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                recovery_points,
-                log_start_offsets,
-                high_watermarks,
-            }
-        })
-    }
-}
-
 impl DirLoad {
     /// Removes the clean shutdown marker: from here on the directory is in use.
     fn begin(
@@ -472,65 +405,13 @@ impl DirLoad {
     }
 }
 
-impl Listing {
-    /// Continues interrupted deletions, and returns the partitions.
-    fn begin(self, dir: &LogDir) -> Vec<(TopicPartition, PathBuf)> {
-        for path in self.deleted {
-            dir.files.submit(Duration::ZERO, move || remove_dir(&path));
-        }
-        dir.futures_found.lock().extend(self.futures);
-        self.partitions
+/// Continues interrupted deletions, and returns the partitions.
+fn begin(listing: Listing, dir: &LogDir) -> Vec<(TopicPartition, PathBuf)> {
+    for path in listing.deleted {
+        dir.files.submit(Duration::ZERO, move || remove_dir(&path));
     }
-}
-
-fn list(dir: &LogDir) -> Result<Listing, ListError> {
-    let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
-    let (mut partitions, mut deleted, mut futures) = (Vec::new(), Vec::new(), Vec::new());
-    for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if !entry.file_type().map_err(failed)?.is_dir() {
-            continue;
-        }
-        let path = entry.path();
-        match DirKind::of(&entry.file_name().to_string_lossy()) {
-            Some(DirKind::Partition(partition)) => partitions.push((partition, path)),
-            Some(DirKind::Deleted) => deleted.push(path),
-            Some(DirKind::Future(partition)) => futures.push((partition, path)),
-            Some(DirKind::Stray | DirKind::Other) => {}
-            None => {
-                return Err(ListError::Refused(format!(
-                    "{} is in a log directory but is not a partition; log directories must contain only files of Kafka or Ottla: move it away, or set other log.dirs",
-                    path.display()
-                )));
-            }
-        }
-    }
-    partitions.sort();
-    share_topic_names(&mut partitions);
-    Ok(Listing {
-        partitions,
-        deleted,
-        futures,
-    })
-}
-
-/// Lets the partitions of a topic share its name. They are sorted.
-fn share_topic_names(partitions: &mut [(TopicPartition, PathBuf)]) {
-    let mut shared: Option<TopicName> = None;
-    for (partition, _) in partitions {
-        match &shared {
-            Some(name) if *name == partition.topic => partition.topic = name.clone(),
-            _ => shared = Some(partition.topic.clone()),
-        }
-    }
-}
-
-/// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
-pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
-    OffsetCheckpoint::read(path).unwrap_or_else(|error| {
-        tracing::warn!("{error}; continuing without it");
-        OffsetCheckpoint::default()
-    })
+    dir.futures_found.lock().extend(listing.futures);
+    listing.partitions
 }
 
 /// The logs that were replaced by another, by directory and index, ascending. A move between

@@ -1,0 +1,130 @@
+//! Reading a log directory at start, before it is in use: what is in it, and what it says about all
+//! of its logs. Changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_log::{CleanLogs, StorageError};
+use ottla_types::{TopicName, TopicPartition};
+
+use super::dir_names::DirKind;
+use super::log_dir::LogDir;
+
+pub(super) struct ReadDir {
+    pub(super) listing: Result<Listing, ListError>,
+    pub(super) files: DirFiles,
+}
+
+/// What is in a directory.
+pub(super) struct Listing {
+    /// Sorted.
+    pub(super) partitions: Vec<(TopicPartition, PathBuf)>,
+    /// Those whose deletion was in progress.
+    pub(super) deleted: Vec<PathBuf>,
+    /// The copies of replicas that are being moved.
+    pub(super) futures: Vec<(TopicPartition, PathBuf)>,
+}
+
+pub(super) enum ListError {
+    Refused(String),
+    Failed(StorageError),
+}
+
+/// What a directory says about its logs, in one file about all of them.
+pub(super) struct DirFiles {
+    /// The logs that need not be read.
+    pub(super) clean_logs: CleanLogs,
+    pub(super) recovery_points: OffsetCheckpoint,
+    pub(super) log_start_offsets: OffsetCheckpoint,
+    pub(super) high_watermarks: OffsetCheckpoint,
+}
+
+/// Reads directories, in this order. Blocks.
+pub(super) fn read_all(dirs: &[Arc<LogDir>]) -> Vec<ReadDir> {
+    ottla_sync::thread::scope(|scope| {
+        let files = scope.spawn(|| {
+            let files = dirs.iter().map(|dir| DirFiles::read(dir));
+            files.collect::<Vec<_>>()
+        });
+        let listings: Vec<_> = dirs.iter().map(|dir| list(dir)).collect();
+        let files = files.join();
+        let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let read = listings.into_iter().zip(files);
+        read.map(|(listing, files)| ReadDir { listing, files })
+            .collect()
+    })
+}
+
+impl DirFiles {
+    fn read(dir: &LogDir) -> DirFiles {
+        let read = |name: &str| read_checkpoint(&dir.path.join(name));
+        // All but one have an entry for nearly every log.
+        ottla_sync::thread::scope(|scope| {
+            let clean_logs = scope.spawn(|| dir.clean_logs());
+            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
+            let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT);
+            let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT);
+            let clean_logs = clean_logs.join();
+            DirFiles {
+                clean_logs: clean_logs.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                recovery_points,
+                log_start_offsets,
+                high_watermarks,
+            }
+        })
+    }
+}
+
+/// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
+pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
+    OffsetCheckpoint::read(path).unwrap_or_else(|error| {
+        tracing::warn!("{error}; continuing without it");
+        OffsetCheckpoint::default()
+    })
+}
+
+fn list(dir: &LogDir) -> Result<Listing, ListError> {
+    let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
+    let (mut partitions, mut deleted, mut futures) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            continue;
+        }
+        let path = entry.path();
+        match DirKind::of(&entry.file_name().to_string_lossy()) {
+            Some(DirKind::Partition(partition)) => partitions.push((partition, path)),
+            Some(DirKind::Deleted) => deleted.push(path),
+            Some(DirKind::Future(partition)) => futures.push((partition, path)),
+            Some(DirKind::Stray | DirKind::Other) => {}
+            None => {
+                return Err(ListError::Refused(format!(
+                    "{} is in a log directory but is not a partition; log directories must contain only files of Kafka or Ottla: move it away, or set other log.dirs",
+                    path.display()
+                )));
+            }
+        }
+    }
+    partitions.sort();
+    share_topic_names(&mut partitions);
+    Ok(Listing {
+        partitions,
+        deleted,
+        futures,
+    })
+}
+
+/// Lets the partitions of a topic share its name. They are sorted.
+fn share_topic_names(partitions: &mut [(TopicPartition, PathBuf)]) {
+    let mut shared: Option<TopicName> = None;
+    for (partition, _) in partitions {
+        match &shared {
+            Some(name) if *name == partition.topic => partition.topic = name.clone(),
+            _ => shared = Some(partition.topic.clone()),
+        }
+    }
+}
