@@ -51,7 +51,7 @@ async fn a_full_heap_refuses_producers_that_a_partition_does_not_know() {
     fill_heap(&broker).await;
     let answer = produce(&mut client, 0, 3).await;
     assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::None);
-    let mut of_partition = async |partition, records| {
+    let mut of_partition = async |partition: i32, records: Bytes| {
         let request = produce_to("orders", partition, -1, records);
         let response = client.ask(9, &request).await;
         ErrorCode::from_code(response.responses[0].partition_responses[0].error_code)
