@@ -10,8 +10,8 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_raft::wire::METADATA_TOPIC;
 use ottla_types::ErrorCode;
 
-use crate::Broker;
 use crate::authorization::repeated;
+use crate::{Broker, is_internal_topic};
 
 /// From this version on, clients know `THROTTLING_QUOTA_EXCEEDED` (KIP-599).
 const STRICT_SINCE: i16 = 6;
@@ -98,7 +98,10 @@ async fn decide(
             .collect(),
         ..Default::default()
     };
-    if !request.validate_only && broker.context.check_heap().is_err() {
+    // Without the internal topics, nothing would work.
+    let mut topics = request.topics.iter();
+    let is_bounded = topics.any(|topic| !is_internal_topic(&topic.name));
+    if is_bounded && !request.validate_only && broker.context.check_heap().is_err() {
         return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
     }
     match broker.forward(context, request).await {

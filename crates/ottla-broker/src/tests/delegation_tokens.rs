@@ -8,6 +8,7 @@ use ottla_protocol::{ApiRequest, Message, Reader};
 use ottla_security::Principal;
 use ottla_types::ErrorCode;
 
+use super::memory::fill_heap;
 use super::{Client, TestBroker};
 
 /// The controller's response to a request that a broker forwards for this principal.
@@ -102,6 +103,20 @@ async fn a_token_is_valid_from_its_creation_to_its_expiry() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     panic!("the token is still there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_refuses_tokens() {
+    let settings = [("delegation.token.secret.key", "secret")];
+    let broker = TestBroker::start_with(&settings).await;
+    fill_heap(&broker).await;
+    let create = CreateDelegationTokenRequest {
+        max_lifetime_ms: -1,
+        ..Default::default()
+    };
+    let refused = forwarded(&broker, "User:alice", 3, &create).await;
+    let later = ErrorCode::CoordinatorLoadInProgress;
+    assert_eq!(ErrorCode::from_code(refused.error_code), later);
 }
 
 #[tokio::test]
