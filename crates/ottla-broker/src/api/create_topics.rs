@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::create_topics_response::CreatableTopicResult;
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
@@ -99,8 +100,8 @@ async fn decide(
         ..Default::default()
     };
     // Without the internal topics, nothing would work.
-    let mut topics = request.topics.iter();
-    let is_bounded = topics.any(|topic| !is_internal_topic(&topic.name));
+    let is_internal = |topic: &CreatableTopic| is_internal_topic(&topic.name);
+    let is_bounded = !request.topics.iter().all(is_internal);
     if is_bounded && !request.validate_only && broker.context.check_heap().is_err() {
         return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
     }
