@@ -3,8 +3,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[cfg(feature = "azure")]
+mod azure;
 mod chunked;
-mod fault_server;
 mod faults;
 #[cfg(feature = "gcs")]
 mod gcs;
