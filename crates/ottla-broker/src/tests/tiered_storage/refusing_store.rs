@@ -1,5 +1,7 @@
-//! A store in S3 that refuses requests for a while: it is overloaded, does not take the credentials, or
-//! cannot be reached.
+//! A store in S3 that refuses requests for a while: it is overloaded, does not take the credentials, does
+//! not answer, or cannot be reached.
+
+use std::time::Duration;
 
 use ottla_remote::TierCounter;
 use ottla_testkit::fault_server::{FaultKind, FaultServer};
@@ -17,31 +19,46 @@ const ANY: &str = "";
 
 #[tokio::test]
 async fn a_store_that_throttles_delays_copies_and_fails_remote_reads() {
-    refuses_for_a_while(ANY, FaultKind::Status(503, "SlowDown"), "SlowDown").await;
+    refuses_for_a_while(&[], ANY, FaultKind::Status(503, "SlowDown"), "SlowDown").await;
 }
 
 #[tokio::test]
 async fn a_store_that_refuses_the_credentials_delays_copies_and_fails_remote_reads() {
     let refused = FaultKind::Status(403, "InvalidAccessKeyId");
-    refuses_for_a_while(ANY, refused, "check storage.aws.access.key.id").await;
+    refuses_for_a_while(&[], ANY, refused, "check storage.aws.access.key.id").await;
 }
 
 #[tokio::test]
 async fn a_store_that_closes_connections_delays_copies_and_fails_remote_reads() {
-    refuses_for_a_while(ANY, FaultKind::Close, "check storage.s3.endpoint.url").await;
+    refuses_for_a_while(&[], ANY, FaultKind::Close, "check storage.s3.endpoint.url").await;
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_delays_copies_and_fails_remote_reads() {
+    let never = FaultKind::Slow(Duration::from_secs(3600));
+    let sooner = [
+        ("rsm.config.storage.s3.api.call.timeout", "3000"),
+        ("rsm.config.storage.s3.api.call.attempt.timeout", "1500"),
+    ];
+    refuses_for_a_while(&sooner, ANY, never, "check storage.s3.endpoint.url").await;
 }
 
 /// The other objects of a segment are uploaded before.
 #[tokio::test]
 async fn half_uploads_leave_nothing_in_the_store() {
     let fault = FaultKind::Status(503, "SlowDown");
-    refuses_for_a_while(".rsm-manifest", fault, "SlowDown").await;
+    refuses_for_a_while(&[], ".rsm-manifest", fault, "SlowDown").await;
 }
 
-async fn refuses_for_a_while(request: &'static str, fault: FaultKind, reported: &str) {
+async fn refuses_for_a_while(
+    more: &[(&'static str, &'static str)],
+    request: &'static str,
+    fault: FaultKind,
+    reported: &str,
+) {
     let server = FaultServer::start().await;
     let said = Said::listen();
-    let settings = settings_with(&[
+    let mut settings = settings_with(&[
         (
             "remote.log.storage.manager.class.name",
             "io.aiven.kafka.tieredstorage.RemoteStorageManager",
@@ -57,6 +74,7 @@ async fn refuses_for_a_while(request: &'static str, fault: FaultKind, reported: 
         ("rsm.config.storage.aws.secret.access.key", "secret"),
         ("rsm.config.chunk.size", "1000000"),
     ]);
+    settings.extend_from_slice(more);
     let broker = TestBroker::start_with(&settings).await;
     broker.create_topic("tiered", 1, &SETTINGS).await;
     let mut client = broker.connect().await;
