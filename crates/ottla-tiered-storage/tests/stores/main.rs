@@ -1,4 +1,4 @@
-//! The stores through their seam: files, objects in a directory, objects that Aiven's plugin wrote,
+//! The stores through their seam: files, objects in a directory, objects that Aiven's plugin wrote, damaged objects,
 //! a server that fails on purpose, and real servers.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -6,6 +6,7 @@
 #[cfg(feature = "azure")]
 mod azure;
 mod chunked;
+mod damaged;
 mod faults;
 #[cfg(feature = "gcs")]
 mod gcs;
