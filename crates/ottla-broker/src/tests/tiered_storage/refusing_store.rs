@@ -89,7 +89,9 @@ async fn refuses_for_a_while(
 
     server.fail(request, usize::MAX, fault);
     produce(&mut client, 200, 20).await;
-    wait_until("copies do not fail", || count(TierCounter::CopyErrors) >= 2).await;
+    wait_until("copies do not fail", || count(TierCounter::CopyErrors) > 0).await;
+    // Some more checks of the retention.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(reader.number_of_segments() > 1);
     assert_eq!(reader.local_log_start_offset(), local);
     assert_eq!(
