@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ottla_metadata::ConfigResource;
 use ottla_protocol::Records;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use ottla_protocol::messages::{DeleteTopicsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
@@ -139,6 +140,12 @@ fn expected(from: i64, end: i64) -> Vec<(i64, String)> {
 }
 
 async fn list(client: &mut Client, timestamp: i64) -> (i64, i32) {
+    let partition = listed(client, timestamp).await;
+    assert_eq!(partition.error_code, 0, "timestamp {timestamp}");
+    (partition.offset, partition.leader_epoch)
+}
+
+async fn listed(client: &mut Client, timestamp: i64) -> ListOffsetsPartitionResponse {
     let request = ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {
@@ -153,10 +160,8 @@ async fn list(client: &mut Client, timestamp: i64) -> (i64, i32) {
         }],
         ..Default::default()
     };
-    let answer = client.ask(11, &request).await;
-    let partition = &answer.topics[0].partitions[0];
-    assert_eq!(partition.error_code, 0, "timestamp {timestamp}");
-    (partition.offset, partition.leader_epoch)
+    let mut answer = client.ask(11, &request).await;
+    answer.topics.remove(0).partitions.remove(0)
 }
 
 /// Waits until only the active segment is on the local disk, which starts at an offset or later.

@@ -10,8 +10,8 @@ use ottla_testkit::said::Said;
 use super::super::TestBroker;
 use super::super::produce_and_fetch::fetch_from;
 use super::{
-    SETTINGS, assert_uploaded_once, expected, produce, read_all, settings_with,
-    wait_for_local_start, wait_until,
+    FIRST_TIMESTAMP, SETTINGS, assert_uploaded_once, expected, list, listed, produce, read_all,
+    settings_with, wait_for_local_start, wait_until,
 };
 
 /// Any request.
@@ -104,6 +104,8 @@ async fn refuses_for_a_while(
     // KAFKA_STORAGE_ERROR, after which clients try again.
     assert_eq!((partition.error_code, has_records), (56, false));
     assert!(count(TierCounter::FetchErrors) > 0);
+    let by_time = listed(&mut client, FIRST_TIMESTAMP + 77).await;
+    assert_eq!(by_time.error_code, 56);
     let text = said.text();
     let mut lines = text.lines();
     let line = lines.find(|line| line.contains("cannot be read from remote storage"));
@@ -122,6 +124,7 @@ async fn refuses_for_a_while(
     server.heal();
     wait_for_local_start(&broker, 350).await;
     assert_eq!(read_all(&mut client, 0, 400).await, expected(0, 400));
+    assert_eq!(list(&mut client, FIRST_TIMESTAMP + 77).await.0, 77);
     assert_uploaded_once(&server.keys());
     wait_until("objects of failed copies stay", || {
         let keys = server.keys();
