@@ -217,16 +217,17 @@ impl RemoteTier {
         let reader = self.reader(partition, self.turn_to_read().await);
         let key = partition.topic_id_partition();
         let _memory = self.memory.take(SEARCH_BYTES).await;
-        let mut from = from;
+        let (mut from, mut stopped_at) = (from, None);
         loop {
             let search = self.metadata.with_cache(key, |cache| {
                 let cache = cache.ok_or(RemoteReadError::NotReady)?;
-                Ok::<_, RemoteReadError>(find_timestamp(timestamp, from, &view, cache))
+                let search = find_timestamp(timestamp, from, stopped_at, &view, cache);
+                Ok::<_, RemoteReadError>(search)
             })?;
             let segment = match search {
                 None | Some(TimestampSearch::Local) => return Ok(None),
-                Some(TimestampSearch::NotBelow(offset)) => {
-                    from = offset;
+                Some(TimestampSearch::StoppedAt(segment)) => {
+                    stopped_at = Some(segment);
                     // A partition may have a million segments, and this thread serves others too.
                     ottla_sync::task::yield_now().await;
                     continue;
@@ -237,7 +238,7 @@ impl RemoteTier {
             if let Some(found) = reader.find_in(segment, timestamp, from).await? {
                 return Ok(Some(found));
             }
-            from = next;
+            (from, stopped_at) = (next, None);
         }
     }
 }

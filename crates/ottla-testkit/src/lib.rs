@@ -8,6 +8,7 @@ mod broker_process;
 pub mod certificates;
 pub mod client_histories;
 mod documented;
+pub mod fault_server;
 pub mod identity_provider;
 mod mounts;
 mod old_messages;

@@ -100,12 +100,15 @@ impl EpochWalk<'_> {
     }
 }
 
+/// Lower than the start of any segment.
+const LOWEST: Offset = Offset(i64::MIN);
+
 /// Where the search for a timestamp stands ([`RemoteLogMetadataCache::search_by_time`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TimeSearch {
     Found(RemoteSegment),
-    /// Not below this offset.
-    NotBelow(Offset),
+    /// Not in the segments before the one in which the epoch has this first offset.
+    StoppedAt(Offset),
     /// Not in the epoch.
     NotFound,
 }
@@ -233,16 +236,20 @@ impl RemoteLogMetadataCache {
         let segments = self.epochs.get(&epoch);
         EpochWalk {
             table: &self.segments,
-            walk: segments.map(|it| it.walk(&self.segments, epoch, Offset(i64::MIN))),
+            walk: segments.map(|it| it.walk(&self.segments, epoch, LOWEST, LOWEST)),
         }
     }
 
     /// The first finished segment of `epoch`, by start offset, that ends at `from` or later, has a record of at
     /// least the timestamp, and meets the condition. Looks at no more than `at_most` of those that no other one
-    /// covers, and subtracts them.
+    /// covers, and subtracts them. `start` is where a search stopped before, or the lowest offset.
+    ///
+    /// A search continues at a start, not after an end: a segment that does not meet the condition may end
+    /// after the first records of the next one that does.
     pub(crate) fn search_by_time(
         &self,
         epoch: LeaderEpoch,
+        start: Offset,
         from: Offset,
         timestamp: Timestamp,
         at_most: &mut usize,
@@ -251,18 +258,14 @@ impl RemoteLogMetadataCache {
         let Some(segments) = self.epochs.get(&epoch) else {
             return TimeSearch::NotFound;
         };
-        let mut walk = segments.walk(&self.segments, epoch, from);
-        let mut searched_to = Offset(from.0.saturating_sub(1));
+        let mut walk = segments.walk(&self.segments, epoch, start, from);
         while let Some(stop) = walk.next_stop() {
             let (Stop::Readable(slot) | Stop::Other(slot)) = stop;
             if let Stop::Readable(_) = stop {
-                let end_offset = self.segments.end_offset_of(slot, epoch);
-                // Otherwise the next search would begin after it.
-                if *at_most == 0 && end_offset > searched_to {
-                    return TimeSearch::NotBelow(next_of(searched_to));
+                if *at_most == 0 {
+                    return TimeSearch::StoppedAt(self.segments.start_offset_of(slot, epoch));
                 }
-                *at_most = at_most.saturating_sub(1);
-                searched_to = searched_to.max(end_offset);
+                *at_most -= 1;
             }
             if self.segments.max_timestamp(slot) < timestamp
                 || self.segments.state(slot) != RemoteLogSegmentState::CopySegmentFinished

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use ottla_types::{Offset, Timestamp};
 
-use crate::leader_epochs::LeaderEpochs;
+use crate::leader_epochs::{EpochEntry, LeaderEpochs};
 use crate::lineage::{common_end, is_within_leader_epochs};
 use crate::log_view::LogView;
 use crate::metadata_cache::{RemoteLogMetadataCache, TimeSearch};
@@ -275,34 +275,60 @@ pub enum TimestampSearch {
     Remote(RemoteSegment),
     /// In the local segments, from the first whose newest record is not older.
     Local,
-    /// Not below this offset. The search continues from there with another call, because others wait for the
-    /// cache during a call.
-    NotBelow(Offset),
+    /// Not before the segment in which this epoch has this first offset. The search continues there with
+    /// another call, because others wait for the cache during a call.
+    StoppedAt(EpochEntry),
 }
 
 /// The most segments that a call looks at, besides those that are not readable.
 const SEARCHED_AT_ONCE: usize = 1024;
 
 /// The first segment that may have a record at or after `from` with at least the timestamp. `None`
-/// if remote storage has none; then the local log is searched.
+/// if remote storage has none; then the local log is searched. `stopped_at` is where the last call with the
+/// same arguments stopped.
 pub fn find_timestamp(
     timestamp: Timestamp,
     from: Offset,
+    stopped_at: Option<EpochEntry>,
     log: &LogView,
     cache: &RemoteLogMetadataCache,
 ) -> Option<TimestampSearch> {
-    let first = log.leader_epochs.epoch_for(from)?;
+    search(timestamp, from, stopped_at, SEARCHED_AT_ONCE, log, cache)
+}
+
+fn search(
+    timestamp: Timestamp,
+    from: Offset,
+    stopped_at: Option<EpochEntry>,
+    at_most: usize,
+    log: &LogView,
+    cache: &RemoteLogMetadataCache,
+) -> Option<TimestampSearch> {
+    let first = match stopped_at {
+        Some(stopped_at) => stopped_at.epoch,
+        None => log.leader_epochs.epoch_for(from)?,
+    };
     let lineage = log.leader_epochs.without_empty();
     let is_within =
         |segment: &RemoteSegment| is_within_leader_epochs(segment, log.log_end_offset, &lineage);
-    let mut at_most = SEARCHED_AT_ONCE;
-    let epochs = log.leader_epochs.entries().iter();
-    for entry in epochs.filter(|entry| entry.epoch >= first) {
-        let from = from.max(entry.start_offset);
-        let found = cache.search_by_time(entry.epoch, from, timestamp, &mut at_most, is_within);
-        match found {
+    let mut at_most = at_most;
+    let entries = log.leader_epochs.entries().iter();
+    for &EpochEntry {
+        epoch,
+        start_offset,
+    } in entries.filter(|entry| entry.epoch >= first)
+    {
+        let stopped_at = stopped_at.filter(|it| it.epoch == epoch);
+        let start = stopped_at.map_or(Offset(i64::MIN), |it| it.start_offset);
+        let from = from.max(start_offset);
+        match cache.search_by_time(epoch, start, from, timestamp, &mut at_most, is_within) {
             TimeSearch::NotFound => {}
-            TimeSearch::NotBelow(offset) => return Some(TimestampSearch::NotBelow(offset)),
+            TimeSearch::StoppedAt(start_offset) => {
+                return Some(TimestampSearch::StoppedAt(EpochEntry {
+                    epoch,
+                    start_offset,
+                }));
+            }
             TimeSearch::Found(segment) => {
                 let local = log.segments.first().map(|segment| segment.base_offset);
                 return Some(match local {

@@ -58,6 +58,7 @@ fn the_cluster_is_described() {
         ),
         "{versions}"
     );
+    assert_eq!(out(&broker, "cluster api-versions", ""), versions);
     let directories = out(&broker, "log-dirs", "--describe");
     assert!(
         directories.contains("\"error\":null,\"logDir\":"),

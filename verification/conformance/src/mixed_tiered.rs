@@ -4,23 +4,24 @@
 //! so that leaders change between both while they copy segments.
 //!
 //! No acknowledged record may be lost, none duplicated, and no offset skipped: read with all
-//! brokers, and then with the brokers of each kind alone, when most offsets are only in the store.
+//! brokers, and then with the brokers of each kind alone, when these have many offsets only in the store.
 //! All segments must be complete. Then all records expire, and no object may remain, including
 //! objects of uploads that a kill interrupted or that two leaders made. The seed determines which
 //! broker of a kind is killed and when. The folder of a failed run is kept.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::mixed_cluster;
 use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history::{self, Produced};
 use crate::run_dir::SeededRun;
 use crate::seeded::{self, Seeded};
+use crate::tiered::{described, tier_command};
 use ottla_peers::{Cluster, InstalledPeer, Peer, tiered};
 use ottla_workspace::process;
 
@@ -105,6 +106,7 @@ impl Story {
                 "600000",
             ),
             ("remote.log.manager.task.interval.ms", "500"),
+            tiered::LOCAL_RETENTION_SOON,
             ("log.retention.check.interval.ms", "500"),
         ];
         settings.extend(more.map(|(key, value)| (key, value.to_owned())));
@@ -154,12 +156,12 @@ impl Story {
         let kinds: BTreeSet<&String> = options.brokers.iter().collect();
         let mut clients = Clients::start(&self.kafka, &access, TOPIC, dir)?;
         for kind in kinds.iter().cycle().take(options.kills) {
-            std::thread::sleep(Duration::from_millis(2000 + random.below(3000)));
+            // At any moment between two segments, of which there is one each second.
+            std::thread::sleep(Duration::from_millis(1000 + random.below(2000)));
             self.kill(kind, random)?;
             clients.wait_for_more()?;
         }
         let (produced, mut wrong) = clients.finish(&self.kafka, &access, TOPIC)?;
-        self.wait_until_tiered()?;
         for kind in kinds {
             wrong.extend(self.read_from(kind, &produced)?);
         }
@@ -185,32 +187,38 @@ impl Story {
         let name = broker.name();
         let in_sync = self.cluster.wait_until_in_sync(TOPIC, REPLICAS)?;
         println!("{name} killed; in sync after {in_sync:.1?}");
-        let mut elect = self
-            .access()
-            .tool(&self.kafka, "org.apache.kafka.tools.LeaderElectionCommand");
+        let mut elect = self.ottla.tool("leader-election");
+        elect.args(["--bootstrap-server", &self.cluster.bootstrap()]);
         elect.args(["--election-type", "preferred", "--all-topic-partitions"]);
         process::run_captured(&mut elect)?;
         Ok(())
     }
 
-    /// Waits until each partition begins in the store, so that its first offsets are read from there.
+    /// Waits until the leaders have a third of the offsets of each partition only in the store, so that
+    /// these are read from there. A leader that caught up late has the others in one segment.
     fn wait_until_tiered(&self) -> Result<()> {
+        let is_tiered = |partition: &&Value| {
+            let offset = |name: &str| partition[name].as_i64();
+            let start = offset("logStartOffset");
+            let bounds = start
+                .zip(offset("localStartOffset"))
+                .zip(offset("logEndOffset"));
+            bounds
+                .is_some_and(|((start, local_start), end)| 3 * (local_start - start) > end - start)
+        };
         let began = Instant::now();
         loop {
-            let mut describe = self.tier("describe");
-            let described = process::run_captured(describe.args(["--json", "--topic", TOPIC]))?;
-            let json: serde_json::Value = serde_json::from_slice(&described.stdout)
-                .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
-            let partitions = json["partitions"].as_array().context("partitions")?;
-            let begins_remote = |it: &&serde_json::Value| {
-                let start = |name: &str| it[name].as_i64();
-                start("localStartOffset") > start("logStartOffset")
-            };
-            if partitions.iter().filter(begins_remote).count() == PARTITIONS {
+            // Not all partitions may have a leader yet.
+            let partitions = described(&self.ottla, &self.cluster.bootstrap(), &self.config, TOPIC);
+            let tiered = partitions.iter().flatten().filter(is_tiered).count();
+            if tiered == PARTITIONS {
                 return Ok(());
             }
-            ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {json}");
-            std::thread::sleep(Duration::from_secs(1));
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "too many offsets are local after {PATIENCE:?}: {partitions:?}"
+            );
+            std::thread::sleep(Duration::from_millis(500));
         }
     }
 
@@ -223,6 +231,7 @@ impl Story {
                 stopped.push(at);
             }
         }
+        self.wait_until_tiered()?;
         let log = clients::read_all(&self.kafka, &self.access(), TOPIC, produced);
         for at in stopped {
             self.cluster.brokers[at].start()?;
@@ -234,15 +243,10 @@ impl Story {
         Ok(wrong.map(|it| format!("from {kind} alone: {it}")).collect())
     }
 
-    fn tier(&self, action: &str) -> Command {
-        let mut command = self.ottla.tool("tier");
-        command.args([action, "--bootstrap-server", &self.cluster.bootstrap()]);
-        command.arg("--config").arg(&self.config);
-        command
-    }
-
     fn verify(&self) -> Result<Vec<String>> {
-        let verified = process::run_captured(&mut self.tier("verify"))?;
+        let bootstrap = self.cluster.bootstrap();
+        let mut verify = tier_command(&self.ottla, &bootstrap, &self.config, "verify");
+        let verified = process::run_captured(&mut verify)?;
         let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
         let Some(sums) = printed.lines().last() else {
             bail!("{}", String::from_utf8_lossy(&verified.stderr));

@@ -8,7 +8,7 @@
 //! its published source.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -147,7 +147,7 @@ fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String
 }
 
 /// Kafka and Ottla take the directory and the store over from each other. Each reads every record
-/// once, and copies its own segments.
+/// once, those in remote segments only from there, and copies its own segments.
 fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Result<String> {
     let mut records = RECORDS;
     let mut turns = Vec::new();
@@ -157,6 +157,7 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
         options.port = Some(kafka.node.port());
         kafka.node = side.start(options)?;
         let name = side.name().to_owned();
+        wait_until_only_remote(ottla, &kafka, config)?;
         read_each_once(&kafka, TOPIC, records).with_context(|| format!("{name} took over"))?;
         let segments_before = segments(ottla, &kafka, config)?;
         produce(&kafka, RECORDS)?;
@@ -171,6 +172,7 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
             );
             std::thread::sleep(Duration::from_millis(500));
         }
+        wait_until_only_remote(ottla, &kafka, config)?;
         read_each_once(&kafka, TOPIC, records).with_context(|| format!("{name} copied"))?;
         let verified = tier(ottla, &kafka, config, "verify", &[])?;
         let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
@@ -188,15 +190,66 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
 
 /// How many segments are in remote storage, if none is being copied.
 fn segments(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<u64> {
-    let described = tier(ottla, kafka, config, "describe", &["--json"])?;
-    let json: serde_json::Value = serde_json::from_slice(&described.stdout)
-        .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
-    let one = &json["partitions"][0];
+    let one = described_partition(ottla, kafka, config)?;
     ensure!(
         one["problems"].as_array().is_some_and(Vec::is_empty),
-        "{json}"
+        "{one}"
     );
     Ok(one["segments"].as_u64().unwrap_or(0))
+}
+
+/// What `ottla tier describe` prints of the topic's only partition. Null before its first segment.
+fn described_partition(
+    ottla: &InstalledPeer,
+    kafka: &Kafka,
+    config: &Path,
+) -> Result<serde_json::Value> {
+    let bootstrap = kafka.node.bootstrap();
+    let partitions = described(ottla, &bootstrap, config, TOPIC)?;
+    Ok(partitions.into_iter().next().unwrap_or_default())
+}
+
+/// Waits until the local log begins after the remote segments.
+fn wait_until_only_remote(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        // A broker that has just started may not have leaders yet.
+        let one = described_partition(ottla, kafka, config);
+        let offset = |name: &str| one.as_ref().ok()?[name].as_i64();
+        let ends = offset("localStartOffset").zip(offset("remoteEndOffset"));
+        if ends.is_some_and(|(local_start, remote_end)| local_start > remote_end) {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {one:?}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// What `ottla tier describe` prints of the partitions of a topic.
+pub fn described(
+    ottla: &InstalledPeer,
+    bootstrap: &str,
+    config: &Path,
+    topic: &str,
+) -> Result<Vec<serde_json::Value>> {
+    let mut describe = tier_command(ottla, bootstrap, config, "describe");
+    let output = process::run_captured(describe.args(["--json", "--topic", topic]))?;
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    json["partitions"].as_array().cloned().context("partitions")
+}
+
+/// `ottla tier` with the store of a properties file.
+pub fn tier_command(
+    ottla: &InstalledPeer,
+    bootstrap: &str,
+    config: &Path,
+    action: &str,
+) -> Command {
+    let mut command = ottla.tool("tier");
+    command.args([action, "--bootstrap-server", bootstrap, "--config"]);
+    command.arg(config);
+    command
 }
 
 /// Kafka's console consumer reads all offsets from the first on.
@@ -249,11 +302,8 @@ fn tier(
     action: &str,
     more: &[&str],
 ) -> Result<Output> {
-    let mut command = ottla.tool("tier");
-    command.arg(action);
-    command.args(["--bootstrap-server", &kafka.node.bootstrap(), "--config"]);
-    command.arg(config).args(more);
-    process::run_captured(&mut command)
+    let mut command = tier_command(ottla, &kafka.node.bootstrap(), config, action);
+    process::run_captured(command.args(more))
 }
 
 /// A form of the plugin's objects.
@@ -389,22 +439,19 @@ fn judge(
     let tier = |action: &str, more: &[&str]| tier(ottla, kafka, config, action, more);
     let began = Instant::now();
     let segments = loop {
-        let described = tier("describe", &["--json"])?;
-        let json: serde_json::Value = serde_json::from_slice(&described.stdout)
-            .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
-        let one = &json["partitions"][0];
+        let one = described_partition(ottla, kafka, config)?;
         let segments = one["segments"].as_u64().unwrap_or(0);
         // Four segments of 1 MiB and a part of a fifth; the last is never copied.
         if segments >= 3 && one["copying"] == 0 {
-            ensure!(one["topic"] == TOPIC, "{json}");
-            ensure!(one["remoteStartOffset"] == 0, "{json}");
+            ensure!(one["topic"] == TOPIC, "{one}");
+            ensure!(one["remoteStartOffset"] == 0, "{one}");
             ensure!(
                 one["problems"].as_array().is_some_and(Vec::is_empty),
-                "{json}"
+                "{one}"
             );
             break segments;
         }
-        ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {json}");
+        ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {one}");
         std::thread::sleep(Duration::from_millis(500));
     };
     let text = tier("describe", &[])?;

@@ -134,6 +134,9 @@ pub fn files_below(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// By default, a broker deletes no local segment in the first 30 seconds, and everything would be read from its disk.
+pub const LOCAL_RETENTION_SOON: (&str, &str) = ("log.initial.task.delay.ms", "500");
+
 /// Settings of a single broker with tiered storage, without the settings of its store.
 pub fn broker_settings() -> Vec<(String, String)> {
     [
@@ -146,6 +149,7 @@ pub fn broker_settings() -> Vec<(String, String)> {
         ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
         ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
         ("remote.log.manager.task.interval.ms", "500"),
+        LOCAL_RETENTION_SOON,
         ("log.retention.check.interval.ms", "500"),
     ]
     .map(owned)

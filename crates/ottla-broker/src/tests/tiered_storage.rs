@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ottla_metadata::ConfigResource;
 use ottla_protocol::Records;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use ottla_protocol::messages::{DeleteTopicsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
@@ -20,6 +21,7 @@ use crate::{Endpoint, Partition, RunningBroker};
 
 mod cancelled_reads;
 mod damaged_objects;
+mod refusing_store;
 
 const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,13 +29,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;
 
 pub(super) fn settings(store: &Path) -> Vec<(&str, &str)> {
-    vec![
-        ("remote.log.storage.system.enable", "true"),
+    let store = store.to_str().expect("a path of characters");
+    settings_with(&[
         ("remote.log.storage.manager.class.name", CLASS),
-        (
-            "rsm.config.dir",
-            store.to_str().expect("a path of characters"),
-        ),
+        ("rsm.config.dir", store),
+    ])
+}
+
+fn settings_with<'a>(store: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let mut all = vec![
+        ("remote.log.storage.system.enable", "true"),
         (
             "rlmm.config.remote.log.metadata.topic.replication.factor",
             "1",
@@ -45,7 +50,9 @@ pub(super) fn settings(store: &Path) -> Vec<(&str, &str)> {
         ("log.retention.check.interval.ms", "100"),
         ("log.initial.task.delay.ms", "100"),
         ("log.flush.start.offset.checkpoint.interval.ms", "200"),
-    ]
+    ];
+    all.extend_from_slice(store);
+    all
 }
 
 async fn broker(store: &Path) -> TestBroker {
@@ -133,6 +140,12 @@ fn expected(from: i64, end: i64) -> Vec<(i64, String)> {
 }
 
 async fn list(client: &mut Client, timestamp: i64) -> (i64, i32) {
+    let partition = listed(client, timestamp).await;
+    assert_eq!(partition.error_code, 0, "timestamp {timestamp}");
+    (partition.offset, partition.leader_epoch)
+}
+
+async fn listed(client: &mut Client, timestamp: i64) -> ListOffsetsPartitionResponse {
     let request = ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {
@@ -147,10 +160,8 @@ async fn list(client: &mut Client, timestamp: i64) -> (i64, i32) {
         }],
         ..Default::default()
     };
-    let answer = client.ask(11, &request).await;
-    let partition = &answer.topics[0].partitions[0];
-    assert_eq!(partition.error_code, 0, "timestamp {timestamp}");
-    (partition.offset, partition.leader_epoch)
+    let mut answer = client.ask(11, &request).await;
+    answer.topics.remove(0).partitions.remove(0)
 }
 
 /// Waits until only the active segment is on the local disk, which starts at an offset or later.
@@ -212,6 +223,19 @@ fn stored_files(store: &Path) -> Vec<String> {
         }
     }
     found
+}
+
+/// Each segment is in the store once. The names of its objects begin with its base offset.
+fn assert_uploaded_once(objects: &[String]) {
+    let logs = objects.iter().filter(|name| name.ends_with(".log"));
+    let mut starts: Vec<&str> = logs
+        .map(|name| name.rsplit('/').next().unwrap_or(name))
+        .map(|name| &name[..20])
+        .collect();
+    let all = starts.len();
+    starts.sort_unstable();
+    starts.dedup();
+    assert_eq!(starts.len(), all, "a segment was uploaded twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -705,19 +729,5 @@ async fn a_returning_follower_continues_after_the_tiered_offsets_and_may_lead() 
     })
     .await;
     assert_eq!(read_all(&mut client, 0, 550).await, expected(0, 550));
-    let logs = stored_files(store.path());
-    let logs = logs.iter().filter(|name| name.ends_with(".log"));
-    let mut starts: Vec<String> = logs
-        .map(|name| {
-            let name = Path::new(name)
-                .file_name()
-                .expect("a name")
-                .to_string_lossy();
-            name[..20].to_owned()
-        })
-        .collect();
-    let all = starts.len();
-    starts.sort();
-    starts.dedup();
-    assert_eq!(starts.len(), all, "a segment was uploaded twice");
+    assert_uploaded_once(&stored_files(store.path()));
 }

@@ -2,13 +2,19 @@
 //!
 //! Owns the connections to the store. Bounds every operation: attempts, time, and the memory of an
 //! upload, which is two parts. Errors name the object and contain the store's message.
+//!
+//! `object_store` takes parts of some answers for granted, and panics at others: Azure's answer to a
+//! deletion contains an index. Such an answer is an error of its operation and no more. Otherwise the
+//! task of the partition that waits for the operation would wait forever.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutMultipartOptions,
@@ -268,7 +274,7 @@ impl ObjectStorage {
         };
         match sent {
             Ok(sent) => sent.map_err(|error| self.failed("upload", key, &error)),
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => Err(self.panicked(key, &*error.into_panic())),
         }
     }
 
@@ -288,13 +294,28 @@ impl ObjectStorage {
         key: &str,
         operation: impl Future<Output = T>,
     ) -> Result<T, RemoteStorageError> {
-        let Some(timeout) = self.operation_timeout else {
-            return Ok(operation.await);
+        // The state of an operation that panicked is not used again.
+        let operation = AssertUnwindSafe(operation).catch_unwind();
+        let ended = match self.operation_timeout {
+            None => operation.await,
+            Some(timeout) => time::timeout(timeout, operation).await.map_err(|_| {
+                let what = format!("wait for {}", self.name(key));
+                store_error::no_answer(&self.location, what, timeout)
+            })?,
         };
-        time::timeout(timeout, operation).await.map_err(|_| {
-            let what = format!("wait for {}", self.name(key));
-            store_error::no_answer(&self.location, what, timeout)
-        })
+        ended.map_err(|panic| self.panicked(key, &*panic))
+    }
+
+    /// The panic itself was reported where it happened.
+    fn panicked(&self, key: &str, panic: &(dyn Any + Send)) -> RemoteStorageError {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let cause = format!(
+            "the client cannot handle what the store answered: {}",
+            text.unwrap_or("it panicked")
+        );
+        let what = format!("access {}", self.name(key));
+        RemoteStorageError::new(RemoteStorageErrorKind::Unavailable, what, cause)
     }
 
     fn path(&self, key: &str) -> Result<Path, RemoteStorageError> {
@@ -399,6 +420,21 @@ fn is_directory_missing(error: &object_store::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_operation_that_panics_is_an_error_that_names_the_object() {
+        for timeout in [None, Some(Duration::from_secs(60))] {
+            let store = Arc::new(object_store::memory::InMemory::new());
+            let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 5 << 20);
+            let storage = storage.operation_timeout(timeout);
+            let (index, none) = (7, Vec::<u8>::new());
+            let ended = storage.within("key", async { none[index] }).await;
+            let error = ended.unwrap_err();
+            assert_eq!(error.what, "access s3://bucket/key");
+            assert!(error.cause.contains("index is 7"), "{error}");
+            assert!(error.is_retriable());
+        }
+    }
 
     #[tokio::test]
     async fn a_file_is_created_again_if_its_directory_is_deleted_meanwhile() {

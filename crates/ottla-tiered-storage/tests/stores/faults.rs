@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ottla_testkit::fault_server::{FaultKind, FaultServer};
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
-use crate::fault_server::{FaultKind, FaultServer};
 use crate::reading::MEMORY;
 use crate::segments::{SEGMENT_ID, Segment, TOPIC_ID, open, segment, settings};
 

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use ottla_testkit::fault_server::{Behind, FaultKind, FaultServer};
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
-use crate::fault_server::{Behind, FaultKind, FaultServer};
+use crate::google_rules::rules;
 use crate::segments::{Segment, copy_read_and_delete, open, segment, settings};
 
 const SIZE: usize = 12_000_000;
@@ -14,7 +15,7 @@ const CREDENTIALS: &str = "rsm.config.storage.gcs.credentials.json";
 const BUCKET: &str = "rsm.config.storage.gcs.bucket.name";
 
 async fn google() -> FaultServer {
-    FaultServer::in_front_of(Behind::Google(Some("token"))).await
+    FaultServer::in_front_of(Behind::Rules(rules(Some("token")))).await
 }
 
 fn gcs(server: &FaultServer) -> BTreeMap<String, String> {
@@ -129,7 +130,7 @@ async fn an_upload_that_is_damaged_on_its_way_is_refused() {
 
 #[tokio::test]
 async fn a_store_for_everybody_is_used_without_credentials() {
-    let server = FaultServer::in_front_of(Behind::Google(None)).await;
+    let server = FaultServer::in_front_of(Behind::Rules(rules(None))).await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
     let mut settings = gcs(&server);

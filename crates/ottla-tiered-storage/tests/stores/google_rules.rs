@@ -6,41 +6,23 @@
 //! `put-object-multipart`, `post-object-complete`, `delete-multipart`, `reference-headers`,
 //! `reference-status`. The rules of uploads in parts that are those of S3 too are in the server itself.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use ottla_testkit::fault_server::{Request, Rules};
 
 /// Of a part and of an object that is uploaded in one request.
 const MAX_BYTES: usize = 5 << 30;
 const PARTS: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// A request, as it has arrived.
-pub struct Request<'a> {
-    pub method: &'a str,
-    /// After the host, not decoded.
-    pub target: &'a str,
-    pub head: &'a str,
-    pub body: &'a [u8],
-}
-
-impl Request<'_> {
-    fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.head.lines().skip(1).filter_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            Some((found, value.trim()))
-        });
-        let found = headers.find(|(found, _)| found.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value)
-    }
-
-    fn has_header_of(&self, prefix: &str) -> bool {
-        let mut names = self.head.lines().skip(1);
-        names.any(|line| line.to_ascii_lowercase().starts_with(prefix))
-    }
+/// `token` is the only access token that is known; without one, everybody may do everything.
+pub fn rules(token: Option<&'static str>) -> Rules {
+    Arc::new(move |request: &Request<'_>| refusal(request, token))
 }
 
 /// The status and the code of the error that Google answers; `None` if the request keeps all rules.
-/// `token` is the only access token that is known; without one, everybody may do everything.
-pub fn refusal(request: &Request<'_>, token: Option<&str>) -> Option<(u16, &'static str)> {
+fn refusal(request: &Request<'_>, token: Option<&str>) -> Option<(u16, &'static str)> {
     let expected = token.map(|token| format!("Bearer {token}"));
     if request.header("authorization") != expected.as_deref() {
         return Some((401, "AuthenticationRequired"));

@@ -1,10 +1,12 @@
-//! The stores through their seam: files, objects in a directory, objects that Aiven's plugin wrote,
+//! The stores through their seam: files, objects in a directory, objects that Aiven's plugin wrote, damaged objects,
 //! a server that fails on purpose, and real servers.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[cfg(feature = "azure")]
+mod azure;
 mod chunked;
-mod fault_server;
+mod damaged;
 mod faults;
 #[cfg(feature = "gcs")]
 mod gcs;

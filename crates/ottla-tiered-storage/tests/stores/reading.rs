@@ -1,9 +1,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use ottla_testkit::fault_server::{FaultKind, FaultServer};
 use ottla_tiered_storage::{IndexType, read_all};
 
-use crate::fault_server::{FaultKind, FaultServer};
 use crate::faults::s3;
 use crate::segments::{Segment, open, segment};
 

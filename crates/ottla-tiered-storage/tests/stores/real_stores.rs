@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use ottla_testkit::fault_server::{Behind, FaultKind, FaultServer, passed_on};
 use ottla_tiered_storage::{RemoteStorageErrorKind, RemoteStorageManager, read_all};
 
-use crate::fault_server::{Behind, FaultKind, FaultServer, passed_on};
 use crate::segments::{copy_read_and_delete, encryption, open, segment, settings};
 
 type Settings = Vec<(&'static str, String)>;

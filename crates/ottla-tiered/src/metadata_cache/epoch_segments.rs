@@ -80,16 +80,22 @@ impl EpochSegments {
         slots
     }
 
-    /// The readable segments from the first one on that has `from` or a later offset, and all others.
+    /// The readable segments from the first one on that has `from` or a later offset, and that starts at
+    /// `start` or later, and all others.
     pub(super) fn walk<'a>(
         &'a self,
         table: &'a SegmentTable,
         epoch: LeaderEpoch,
+        start: Offset,
         from: Offset,
     ) -> Walk<'a> {
         let before = self
             .by_offset
             .partition_point(|slot| table.end_offset_of(*slot, epoch) < from);
+        let before = before.max(
+            self.by_offset
+                .partition_point(|slot| table.start_offset_of(*slot, epoch) < start),
+        );
         let mut others: Vec<Slot> = self.unreferenced().collect();
         others.sort_by_key(|slot| table.start_offset(*slot));
         Walk {

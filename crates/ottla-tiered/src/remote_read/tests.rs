@@ -2,11 +2,14 @@ use ottla_types::{Offset, ProducerId, Timestamp, Uuid};
 
 use super::{
     AbortedRange, ReadEffect, ReadEvent, RemoteRead, SEARCHED_AT_ONCE, TimestampSearch,
-    find_timestamp,
+    find_timestamp, search,
 };
 use crate::metadata_cache::LOOKS;
 use crate::test_segments::{cache_of, log, segment};
-use crate::{AbortedTransaction, EpochEntry, LeaderEpochs, RemoteLogMetadataCache, RemoteSegment};
+use crate::{
+    AbortedTransaction, EpochEntry, LeaderEpochs, RemoteLogMetadataCache, RemoteSegment,
+    is_within_leader_epochs,
+};
 
 fn epochs() -> LeaderEpochs {
     LeaderEpochs::from([(0, 0), (3, 25)])
@@ -147,7 +150,8 @@ fn timestamps_are_searched_in_the_tier_that_has_them() {
     let (_, cache) = remote(&[]);
     let mut log = log(&[40, 50], 55, epochs());
     log.log_start_offset = Offset(0);
-    let find = |timestamp, from| find_timestamp(Timestamp(timestamp), Offset(from), &log, &cache);
+    let find =
+        |timestamp, from| find_timestamp(Timestamp(timestamp), Offset(from), None, &log, &cache);
     let segment = |id| cache.get(Uuid::from_u128(id)).unwrap();
     // The newest record of a segment has its end offset for a timestamp.
     assert_eq!(find(0, 0), Some(TimestampSearch::Remote(segment(1))));
@@ -173,16 +177,17 @@ fn a_call_of_a_search_by_time_looks_at_a_bounded_number_of_segments() {
         let entry = |first: i64| EpochEntry::new(first as i32 / 700, first * 10);
         let mut log = log(&[end], end + 5, leaders.map(entry).collect());
         log.log_start_offset = Offset(0);
-        let (mut from, mut calls, mut most_looks) = (Offset(from), 0, 0);
+        let (mut stopped_at, mut calls, mut most_looks) = (None, 0, 0);
         loop {
             let before = LOOKS.get();
-            let found = find_timestamp(Timestamp(timestamp), from, &log, &cache);
+            let (timestamp, from) = (Timestamp(timestamp), Offset(from));
+            let found = find_timestamp(timestamp, from, stopped_at, &log, &cache);
             calls += 1;
             most_looks = most_looks.max(LOOKS.get() - before);
             match found {
-                Some(TimestampSearch::NotBelow(offset)) => {
-                    assert!(offset > from, "no progress from {from}");
-                    from = offset;
+                Some(TimestampSearch::StoppedAt(segment)) => {
+                    assert!(Some(segment) > stopped_at, "no progress");
+                    stopped_at = Some(segment);
                 }
                 Some(TimestampSearch::Remote(segment)) => {
                     return (calls, most_looks, Some(segment.start_offset.0));
@@ -205,6 +210,67 @@ fn a_call_of_a_search_by_time_looks_at_a_bounded_number_of_segments() {
         let (calls, looks, found) = search(segments, end - 1, end - 45);
         assert_eq!((calls, found), (1, Some(end - 10)));
         assert!(looks < 100, "{looks} looks");
+    }
+}
+
+/// Segments of another history may end after the first records of those that the log has, also of its
+/// next epoch.
+#[test]
+fn a_search_by_time_that_continues_finds_what_one_call_finds() {
+    let epochs = LeaderEpochs::from([(5, 0), (6, 150), (7, 300)]);
+    let mut log = log(&[400], 405, epochs);
+    log.log_start_offset = Offset(0);
+    let remote: Vec<RemoteSegment> = [
+        (0, 49, [(5, 0)].to_vec()),
+        // The former leader of epoch 5 had more of it, and copied its end twice.
+        (50, 199, [(5, 50)].to_vec()),
+        (60, 229, [(5, 60)].to_vec()),
+        (50, 99, [(5, 50)].to_vec()),
+        (100, 169, [(5, 100), (6, 150)].to_vec()),
+        (170, 299, [(6, 170)].to_vec()),
+        // Another one followed it, with an epoch that the log does not have in this place.
+        (160, 209, [(6, 160), (7, 200)].to_vec()),
+        (180, 205, [(6, 180), (7, 190)].to_vec()),
+        (300, 349, [(7, 300)].to_vec()),
+        (350, 399, [(7, 350)].to_vec()),
+    ]
+    .into_iter()
+    .zip(1..)
+    .map(|((start, end, epochs), id)| {
+        let epochs = epochs.into_iter().map(|(it, at)| EpochEntry::new(it, at));
+        segment(id, start, end, epochs.collect())
+    })
+    .collect();
+    let cache = cache_of(&remote);
+    let is_of_log =
+        |it: &&RemoteSegment| is_within_leader_epochs(it, log.log_end_offset, &log.leader_epochs);
+    let mut of_log: Vec<&RemoteSegment> = remote.iter().filter(is_of_log).collect();
+    of_log.sort_by_key(|segment| segment.start_offset);
+    assert_eq!(of_log.len(), 6);
+
+    let find = |timestamp, from, at_most| {
+        let mut stopped_at = None;
+        loop {
+            match search(timestamp, from, stopped_at, at_most, &log, &cache) {
+                Some(TimestampSearch::StoppedAt(segment)) => {
+                    assert!(Some(segment) > stopped_at, "no progress");
+                    stopped_at = Some(segment);
+                }
+                Some(TimestampSearch::Remote(segment)) => return Some(segment.id),
+                Some(TimestampSearch::Local) => panic!("no segment is in both tiers"),
+                None => return None,
+            }
+        }
+    };
+    for at_most in 1..=remote.len() {
+        for (timestamp, from) in (0..420).flat_map(|it| [(it, 0), (it, it / 2), (0, it)]) {
+            let (timestamp, from) = (Timestamp(timestamp), Offset(from));
+            let has_it =
+                |it: &&&RemoteSegment| it.end_offset >= from && it.max_timestamp >= timestamp;
+            let expected = of_log.iter().find(has_it).map(|segment| segment.id);
+            let found = find(timestamp, from, at_most);
+            assert_eq!(found, expected, "{timestamp} from {from}, {at_most} a call");
+        }
     }
 }
 

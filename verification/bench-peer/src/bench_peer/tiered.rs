@@ -483,13 +483,8 @@ struct Segments {
 fn node_options(options: &Options, dir: &Path, of_store: Vec<(String, String)>) -> NodeOptions {
     let mut overrides = tiered::broker_settings();
     overrides.extend(of_store);
-    for (key, value) in [
-        DELETE_SOON,
-        // Kafka looks at retention for the first time then.
-        ("log.initial.task.delay.ms", "500"),
-    ] {
-        overrides.push((key.to_owned(), value.to_owned()));
-    }
+    let (key, value) = DELETE_SOON;
+    overrides.push((key.to_owned(), value.to_owned()));
     overrides.push((
         "remote.log.index.file.cache.total.size.bytes".to_owned(),
         INDEX_CACHE_BYTES.to_string(),

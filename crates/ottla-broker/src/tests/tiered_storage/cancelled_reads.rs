@@ -60,6 +60,7 @@ async fn a_read_whose_client_goes_is_cancelled_and_leaves_nothing_behind() {
 
     let unanswering = Unanswering::instead_of(first_object(store.path()));
     let deadline = Instant::now() + PATIENCE;
+    let mut end = 200;
     loop {
         let mut clients = Vec::new();
         // Ten of them read, and one waits for its turn (`remote.log.reader.threads`).
@@ -73,6 +74,11 @@ async fn a_read_whose_client_goes_is_cancelled_and_leaves_nothing_behind() {
             has_begun && remote_logs.available_read_bytes() < budget
         })
         .await;
+        // They delay neither producers nor readers of local records.
+        produce(&mut client, end, 1).await;
+        let last = read_all(&mut client, end, end + 10).await;
+        assert_eq!(last, expected(end, end + 10));
+        end += 10;
         // Until those that have memory wait for the object.
         tokio::time::sleep(Duration::from_millis(300)).await;
         drop(clients);
@@ -90,7 +96,7 @@ async fn a_read_whose_client_goes_is_cancelled_and_leaves_nothing_behind() {
 
     drop(unanswering);
     wait_until("the threads keep their turns", is_idle).await;
-    assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
+    assert_eq!(read_all(&mut client, 0, end).await, expected(0, end));
     // The memory of a response is free when it has left.
     wait_until("a read keeps something", is_idle).await;
 }

@@ -1,6 +1,6 @@
-//! A server that fails on purpose and records its requests. It keeps one bucket in memory, which it
-//! serves as S3, without a check of signatures, or as Google Cloud Storage; or it passes the requests
-//! on to a real server, which the suite `tiered` starts.
+//! An object store that fails on purpose and records its requests. It keeps one bucket in memory, which
+//! it serves as S3, without a check of signatures, or with the rules of another store; or it passes the
+//! requests on to a real server, which the suite `tiered` starts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -9,16 +9,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-#[cfg(feature = "gcs")]
-use crate::google_rules;
-
 /// What happens to requests whose line contains `request`.
-#[derive(Clone)]
-pub struct Fault {
-    pub request: &'static str,
+struct Fault {
+    request: &'static str,
     /// How many requests it takes.
-    pub times: usize,
-    pub kind: FaultKind,
+    times: usize,
+    kind: FaultKind,
 }
 
 #[derive(Clone, Copy)]
@@ -32,13 +28,44 @@ pub enum FaultKind {
     /// The connection ends without an answer.
     Close,
     /// A byte of the body changes on its way to the server. Only in memory.
-    #[cfg_attr(not(feature = "gcs"), allow(dead_code))]
     Damaged,
     /// The range of the request is ignored. Only in memory.
     Whole,
     /// The range ends one byte too early. Only in memory.
     Shorter,
+    /// These bytes are the whole answer.
+    Answer(&'static str),
 }
+
+/// A request, as it has arrived.
+pub struct Request<'a> {
+    pub method: &'a str,
+    /// After the host, not decoded.
+    pub target: &'a str,
+    pub head: &'a str,
+    pub body: &'a [u8],
+}
+
+impl Request<'_> {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.head.lines().skip(1).filter_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            Some((found, value.trim()))
+        });
+        let found = headers.find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
+    /// Whether the name of a header begins with this.
+    pub fn has_header_of(&self, prefix: &str) -> bool {
+        let mut names = self.head.lines().skip(1);
+        names.any(|line| line.to_ascii_lowercase().starts_with(prefix))
+    }
+}
+
+/// The status and the code of the error for a request that breaks a rule of a store; `None` if it keeps
+/// all of them.
+pub type Rules = Arc<dyn Fn(&Request<'_>) -> Option<(u16, &'static str)> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -101,14 +128,11 @@ impl Upload {
 
 /// Who answers the requests that meet no fault.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "real-stores"), allow(dead_code))]
 pub enum Behind {
     /// The bucket in memory, as S3.
     Memory,
-    /// The bucket in memory, as Google Cloud Storage, with the only access token that it knows. Without
-    /// one, everybody may do everything.
-    #[cfg(feature = "gcs")]
-    Google(Option<&'static str>),
+    /// The bucket in memory, as a store with these rules.
+    Rules(Rules),
     /// The server at this address.
     Server(String),
     /// fake-gcs-server, at this address. It accepts the upload of an object through the XML API only with
@@ -156,6 +180,11 @@ impl FaultServer {
         });
     }
 
+    /// No request fails any more.
+    pub fn heal(&self) {
+        self.state.lock().unwrap().faults.clear();
+    }
+
     /// How long each answer takes.
     pub fn delay(&self, delay: Duration) {
         self.state.lock().unwrap().delay = delay;
@@ -182,34 +211,32 @@ impl FaultServer {
                 head.push(socket.read_u8().await?);
             }
             let head = String::from_utf8_lossy(&head).into_owned();
-            let header = |name: &str| {
-                head.lines().find_map(|line| {
-                    let (found, value) = line.split_once(':')?;
-                    found
-                        .eq_ignore_ascii_case(name)
-                        .then(|| value.trim().to_owned())
-                })
-            };
-            let length = header("content-length").map_or(0, |it| it.parse().unwrap());
-            let mut body = vec![0; length];
-            socket.read_exact(&mut body).await?;
             let mut first = head.lines().next().unwrap_or_default().split(' ');
-            let method = first.next().unwrap_or_default().to_owned();
+            let method = first.next().unwrap_or_default();
             let target = first.next().unwrap_or_default();
+            let mut request = Request {
+                method,
+                target,
+                head: &head,
+                body: &[],
+            };
+            let length = request.header("content-length");
+            let mut body = vec![0; length.map_or(0, |it| it.parse().unwrap())];
+            socket.read_exact(&mut body).await?;
             let path = target.strip_prefix("/bucket/").unwrap_or(target).to_owned();
-            let range = header("range").unwrap_or_default();
+            let range = request.header("range").unwrap_or_default().to_owned();
             let line = format!("{method} {path} {range}").trim_end().to_owned();
             let (fault, delay) = {
                 let mut state = self.state.lock().unwrap();
                 state.requests.push(line.clone());
                 let place = state.faults.iter().position(|it| line.contains(it.request));
                 let fault = place.map(|at| {
-                    let fault = state.faults[at].clone();
+                    let kind = state.faults[at].kind;
                     state.faults[at].times -= 1;
                     if state.faults[at].times == 0 {
                         state.faults.remove(at);
                     }
-                    fault.kind
+                    kind
                 });
                 (fault, state.delay)
             };
@@ -223,29 +250,24 @@ impl FaultServer {
                     refused(status, code, "asked for by the test")
                 }
                 Some(FaultKind::Close) => return Ok(()),
-                Some(FaultKind::Whole) => self.answer(&method, &path, "", body),
+                Some(FaultKind::Answer(answer)) => answer.as_bytes().to_vec(),
+                Some(FaultKind::Whole) => self.answer(method, &path, "", body),
                 Some(FaultKind::Shorter) => {
                     let (from, to) = range.rsplit_once('-').unwrap();
                     let to = to.parse::<usize>().unwrap() - 1;
-                    self.answer(&method, &path, &format!("{from}-{to}"), body)
+                    self.answer(method, &path, &format!("{from}-{to}"), body)
                 }
                 Some(FaultKind::Slow(_) | FaultKind::Cut | FaultKind::Damaged) | None => {
                     if let Some(FaultKind::Slow(time)) = fault {
                         tokio::time::sleep(time).await;
                     }
                     match &self.behind {
-                        Behind::Memory => self.answer(&method, &path, &range, body),
-                        #[cfg(feature = "gcs")]
-                        Behind::Google(token) => {
-                            let request = google_rules::Request {
-                                method: &method,
-                                target,
-                                head: &head,
-                                body: &body,
-                            };
-                            match google_rules::refusal(&request, *token) {
+                        Behind::Memory => self.answer(method, &path, &range, body),
+                        Behind::Rules(refusal) => {
+                            request.body = &body;
+                            match refusal(&request) {
                                 Some((status, code)) => refused(status, code, "a rule is broken"),
-                                None => self.answer(&method, &path, &range, body),
+                                None => self.answer(method, &path, &range, body),
                             }
                         }
                         Behind::Server(address) => passed_on(address, &head, &body).await?,
