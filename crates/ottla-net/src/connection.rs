@@ -407,6 +407,9 @@ impl<S: Service> Session<S> {
         let Some(login) = &mut self.login else {
             return self.take_request(frame).await;
         };
+        if login.is_overdue() {
+            return Err(overdue_login());
+        }
         match login.purpose(&frame, self.network.context.now_ms()) {
             Purpose::Request => self.take_request(frame).await,
             Purpose::Versions => {
@@ -781,6 +784,7 @@ impl<S: Service> Session<S> {
             () = unsent.stalled(STALLED_AFTER, LEAST_TAKEN_BYTES) => {
                 return Err(ConnectionError::SlowReader);
             }
+            () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         Ok((sent, ottla_sync::time::now()))

@@ -117,6 +117,12 @@ impl Login {
         }
     }
 
+    /// Whether the first login has taken too long. For a client that always has another frame for
+    /// this node, which never waits then.
+    pub fn is_overdue(&self) -> bool {
+        !self.is_logged_in() && ottla_sync::time::now() >= self.deadline
+    }
+
     pub fn purpose(&mut self, frame: &[u8], now_ms: u64) -> Purpose {
         let api_key = match frame.first_chunk::<2>() {
             Some(code) => ApiKey::from_code(i16::from_be_bytes(*code)),
