@@ -95,6 +95,11 @@ impl Handshakes {
                 return Err(HandshakeError::Failed { reason });
             }
         };
+        if stream.is_resumed() {
+            let now = ottla_sync::time::wall_clock();
+            let verified = tls.verify_again(stream.peer_certificates(), now);
+            verified.map_err(|error| HandshakeError::Failed { reason: error.0 })?;
+        }
         let principal = tls.principal(stream.peer_certificates());
         let principal = principal.map_err(|error| HandshakeError::NoPrincipal(error.0))?;
         if let Some(name) = principal {

@@ -6,9 +6,14 @@ use ottla_config::SecurityProtocol;
 use ottla_context::NodeContext;
 use ottla_protocol::Message;
 use ottla_protocol::messages::{HeartbeatResponse, ProduceResponse};
+use ottla_testkit::certificates::{Authority, Issued, Wanted};
 use ottla_testkit::peer::broker_only_config;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as ClientStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::turn::YIELD_REQUESTS;
 use super::*;
@@ -104,6 +109,45 @@ async fn connect_to<S: Service>(
     client
 }
 
+/// With a listener for TLS, and a client that trusts the authority and has the listener's certificate.
+fn tls_network(
+    authority: &Authority,
+    own: &Issued,
+    client_auth: &str,
+) -> (Arc<Network>, Arc<ClientConfig>) {
+    let network = network(&[
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9094",
+        ),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+        ),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.key", &own.key),
+        ("ssl.keystore.certificate.chain", &own.certificate),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.certificates", &authority.pem()),
+        ("ssl.client.auth", client_auth),
+    ]);
+    let context = &network.context;
+    context.tls.load(&context.config()).unwrap();
+    let client = context.tls.of("SSL").unwrap().client();
+    (network, client)
+}
+
+async fn connect_tls<S: Service>(
+    network: &Arc<Network>,
+    service: &Arc<S>,
+    client: &Arc<ClientConfig>,
+) -> TlsStream<ClientStream> {
+    let socket = connect_to(network, SecurityProtocol::Ssl, service, &[]).await;
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = TlsConnector::from(Arc::clone(client)).connect(name, socket);
+    connecting.await.unwrap()
+}
+
 fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     let header = RequestHeader {
         request_api_key: api_key.code(),
@@ -166,4 +210,36 @@ async fn a_slow_request_is_kept_with_its_client_and_its_error() {
     assert_eq!(origin.principal, "User:ANONYMOUS");
     assert_eq!(origin.peer, client.local_addr().unwrap());
     assert_eq!(origin.error, ErrorCode::UnknownMemberId);
+}
+
+#[tokio::test]
+async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expired() {
+    const LASTS: Duration = Duration::from_secs(5);
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted {
+        lasts: Some(LASTS),
+        ..Wanted::default()
+    });
+    let (network, client) = tls_network(&authority, &own, "required");
+    let service = Arc::<Blind>::default();
+    let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let mut served = connect_tls(&network, &service, &client).await;
+        assert_eq!(served.get_ref().1.handshake_kind(), Some(kind));
+        served.write_all(&produce).await.unwrap();
+        served.flush().await.unwrap();
+        receive(&mut served, 7).await;
+    }
+    let failed = || network.context.metrics.get(Metric::FailedAuthentications);
+    assert_eq!(failed(), 0);
+    ottla_sync::time::sleep(LASTS + Duration::from_secs(1)).await;
+
+    let mut refused = connect_tls(&network, &service, &client).await;
+    let kind = refused.get_ref().1.handshake_kind();
+    assert_eq!(kind, Some(HandshakeKind::Resumed));
+    // The connection may be closed before this is sent.
+    let _ = refused.write_all(&produce).await;
+    let _ = refused.flush().await;
+    refused.read_u8().await.expect_err("it is closed");
+    assert_eq!(failed(), 1);
 }

@@ -4,10 +4,7 @@ use std::sync::mpsc;
 
 use ottla_protocol::{Chunk, Encoded};
 use ottla_sync::Semaphore;
-use ottla_testkit::certificates::{Authority, Wanted};
-use rustls::pki_types::ServerName;
 use tokio::runtime::Runtime;
-use tokio_rustls::TlsConnector;
 
 use super::*;
 
@@ -212,33 +209,12 @@ async fn answers_leave_in_the_order_of_the_requests() {
 async fn answers_over_tls_leave_in_the_order_of_the_requests() {
     let authority = Authority::new("authority");
     let own = authority.issue(Wanted::default());
-    let network = network(&[
-        (
-            "listeners",
-            "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9094",
-        ),
-        (
-            "listener.security.protocol.map",
-            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-        ),
-        ("ssl.keystore.type", "PEM"),
-        ("ssl.keystore.key", &own.key),
-        ("ssl.keystore.certificate.chain", &own.certificate),
-        ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.certificates", &authority.pem()),
-    ]);
-    let context = &network.context;
-    context.tls.load(&context.config()).unwrap();
-    // It trusts the authority.
-    let trusting = context.tls.of("SSL").unwrap().client();
+    let (network, trusting) = tls_network(&authority, &own, "none");
     let service = Remote::new(5 * MIB);
     let store = StoreThread::of(&network);
     let blocked = store.block();
 
-    let socket = connect_to(&network, SecurityProtocol::Ssl, &service, &[]).await;
-    let name = ServerName::try_from("localhost").unwrap();
-    let connecting = TlsConnector::from(trusting).connect(name, socket);
-    let mut client = connecting.await.unwrap();
+    let mut client = connect_tls(&network, &service, &trusting).await;
     client.write_all(&mixed_requests()).await.unwrap();
     client.flush().await.unwrap();
     receive(&mut client, 1).await;
