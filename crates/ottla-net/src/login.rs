@@ -26,6 +26,8 @@ use crate::connections::Connection;
 use crate::failed_logins::{FailedLogins, shown};
 use crate::handshakes::{Handshakes, UnderWay};
 use crate::kerberos::ask_kerberos;
+use crate::network::Network;
+use crate::request_memory::RequestMemory;
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
 
@@ -114,6 +116,14 @@ impl Login {
                 Some(deadline) => ottla_sync::time::sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
+        }
+    }
+
+    /// The budget for the frames of a connection.
+    pub fn frame_memory<'a>(login: Option<&Login>, network: &'a Network) -> &'a RequestMemory {
+        match login.is_none_or(Login::is_logged_in) {
+            true => &network.request_memory,
+            false => &network.login_memory,
         }
     }
 

@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 use super::turn::YIELD_REQUESTS;
 use super::*;
 use crate::connections::{Limits, ListenerInfo};
+use crate::request_memory::RequestMemory;
 use crate::response::encode_response;
 
 mod remote_answers;
@@ -26,6 +27,7 @@ const PRODUCE_VERSION: i16 = 9;
 const HEARTBEAT_VERSION: i16 = 4;
 /// How late a request other than Produce is answered.
 const LATE: Duration = Duration::from_millis(30);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers each request, without looking at it.
 #[derive(Default)]
@@ -162,6 +164,16 @@ fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     [&length[..], &header[..]].concat()
 }
 
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            ottla_sync::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = ottla_sync::time::timeout(PATIENCE, waiting).await;
+    waited.expect("it is so in time");
+}
+
 #[tokio::test]
 async fn others_run_between_the_requests_that_one_read_returns() {
     const REQUESTS: usize = 600;
@@ -242,4 +254,37 @@ async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expire
     let _ = refused.flush().await;
     refused.read_u8().await.expect_err("it is closed");
     assert_eq!(failed(), 1);
+}
+
+#[tokio::test]
+async fn unfinished_logins_take_no_memory_from_clients() {
+    const LOGINS: usize = 8;
+    const LOGIN_BYTES: usize = 500_000;
+    const SENT_BYTES: usize = 300_000;
+    let network = network(&[("queued.max.request.bytes", "1000000")]);
+    let service = Arc::<Blind>::default();
+    let mut logins = Vec::new();
+    for _ in 0..LOGINS {
+        let sasl = SecurityProtocol::SaslPlaintext;
+        let mut login = connect_to(&network, sasl, &service, &[]).await;
+        let length = (LOGIN_BYTES as u32).to_be_bytes();
+        login.write_all(&length).await.unwrap();
+        login.write_all(&[0; SENT_BYTES]).await.unwrap();
+        logins.push(login);
+    }
+    let taken = |of: &RequestMemory| of.total_bytes() - of.available_bytes();
+    until(|| taken(&network.login_memory) >= LOGINS * SENT_BYTES).await;
+    assert_eq!(taken(&network.request_memory), 0);
+
+    let plain = SecurityProtocol::Plaintext;
+    let mut client = connect_to(&network, plain, &service, &[]).await;
+    let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
+    let body = vec![0; LOGIN_BYTES];
+    let length = ((produce.len() - 4 + body.len()) as u32).to_be_bytes();
+    let produce = [&length[..], &produce[4..], &body[..]].concat();
+    client.write_all(&produce).await.unwrap();
+    receive(&mut client, 7).await;
+    assert_eq!(network.connections.count(), LOGINS + 1);
+    drop(logins);
+    until(|| taken(&network.login_memory) == 0).await;
 }

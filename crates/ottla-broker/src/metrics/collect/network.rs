@@ -55,6 +55,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     #[rustfmt::skip]
     let gauges = [
         ("ottla_request_memory_bound_bytes", "Maximum bytes of requests: queued.max.request.bytes, or a share of the available memory", network.request_memory.total_bytes() as f64),
+        ("ottla_login_memory_available_bytes", "Bytes still available to messages of clients that have not logged in", network.login_memory.available_bytes() as f64),
         ("ottla_decoded_memory_available_bytes", "Bytes still available to decoded requests", network.decoded_memory.available_bytes() as f64),
         ("ottla_unsent_answer_bytes", "Bytes of responses in memory that their clients do not read", network.unsent_answers.bytes() as f64),
     ];

@@ -13,7 +13,6 @@ const MIB: usize = 1 << 20;
 /// The budget for remote reads. Each answer takes one unit.
 const BUDGET: usize = 10;
 const SOON: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers each Fetch from remote storage, and other requests as [`Blind`].
 struct Remote {
@@ -125,16 +124,6 @@ impl Drop for StoreThread {
 
 fn fetch(correlation_id: i32) -> Vec<u8> {
     request(ApiKey::Fetch, FETCH_VERSION, correlation_id)
-}
-
-async fn until(is_so: impl Fn() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            ottla_sync::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let waited = ottla_sync::time::timeout(PATIENCE, waiting).await;
-    waited.expect("it is so in time");
 }
 
 #[tokio::test]
