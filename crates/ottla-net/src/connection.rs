@@ -93,7 +93,7 @@ async fn serve<S: Service>(
         return;
     };
     let config = Arc::clone(&network.context.config());
-    let login = Login::of(&config, &network.handshakes, &connection);
+    let login = Login::of(&config, &network, &connection);
     let max_frame_bytes = match &login {
         Some(_) => config.sasl_server_max_receive_size,
         None => config.socket_request_max_bytes,

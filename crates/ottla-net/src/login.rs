@@ -24,7 +24,7 @@ use ottla_security::{Moment, Outcome, Reply, SaslAuthenticator, Session};
 
 use crate::connections::Connection;
 use crate::failed_logins::{FailedLogins, shown};
-use crate::handshakes::{Handshakes, UnderWay};
+use crate::handshakes::UnderWay;
 use crate::kerberos::ask_kerberos;
 use crate::network::Network;
 use crate::request_memory::RequestMemory;
@@ -78,13 +78,19 @@ pub(crate) enum Answered {
 }
 
 impl Login {
-    /// The login of a new connection; `None` if the listener has no SASL.
+    /// The login of a new connection, after its TLS handshake; `None` if the listener has no SASL.
     pub fn of(
         config: &BrokerConfig,
-        handshakes: &Handshakes,
+        network: &Network,
         connection: &Arc<Connection>,
     ) -> Option<Login> {
-        if !connection.listener.protocol.uses_sasl() {
+        let (protocol, handshakes) = (connection.listener.protocol, &network.handshakes);
+        if !protocol.uses_sasl() {
+            if protocol.uses_tls() {
+                let metrics = &network.context.metrics;
+                metrics.add(Metric::SuccessfulAuthentications, 1);
+                metrics.add(Metric::SuccessfulAuthenticationsWithoutReauth, 1);
+            }
             return None;
         }
         // The configuration was checked: a SASL listener has mechanisms. Without a mechanism, no

@@ -243,7 +243,11 @@ async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expire
         receive(&mut served, 7).await;
     }
     let failed = || network.context.metrics.get(Metric::FailedAuthentications);
-    assert_eq!(failed(), 0);
+    let metrics = &network.context.metrics;
+    assert_eq!(
+        (metrics.get(Metric::SuccessfulAuthentications), failed()),
+        (2, 0)
+    );
     ottla_sync::time::sleep(LASTS + Duration::from_secs(1)).await;
 
     let mut refused = connect_tls(&network, &service, &client).await;
