@@ -324,7 +324,7 @@ impl<S: Service> Session<S> {
         let memory = Login::frame_memory(self.login.as_ref(), &self.network);
         let mut stalled = pin!(stalled(memory, covered.is_some(), 0));
         let mut overdue = pin!(Login::overdue(self.login.as_ref()));
-        let is_low = memory.is_low();
+        let is_low = Login::is_memory_low(self.login.as_ref(), &self.network);
         let mut has_waited = false;
         let read = poll_fn(|context| {
             if let Poll::Ready(read) =

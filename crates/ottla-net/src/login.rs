@@ -133,6 +133,13 @@ impl Login {
         }
     }
 
+    /// Whether a connection reads little ahead and keeps no buffer while it waits: memory is low, or its
+    /// peer has not logged in.
+    pub fn is_memory_low(login: Option<&Login>, network: &Network) -> bool {
+        let is_unknown = login.is_some_and(|login| !login.is_logged_in());
+        is_unknown || network.request_memory.is_low()
+    }
+
     /// Whether the first login has taken too long. For a client that always has another frame for
     /// this node, which never waits then.
     pub fn is_overdue(&self) -> bool {
