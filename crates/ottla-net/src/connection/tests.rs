@@ -226,7 +226,7 @@ async fn a_slow_request_is_kept_with_its_client_and_its_error() {
 
 #[tokio::test]
 async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expired() {
-    const LASTS: Duration = Duration::from_secs(5);
+    const LASTS: Duration = Duration::from_secs(8);
     let authority = Authority::new("authority");
     let own = authority.issue(Wanted {
         lasts: Some(LASTS),
