@@ -115,36 +115,37 @@ async fn connect_to<S: Service>(
 fn tls_network(
     authority: &Authority,
     own: &Issued,
-    client_auth: &str,
+    protocol: SecurityProtocol,
+    more: &[(&str, &str)],
 ) -> (Arc<Network>, Arc<ClientConfig>) {
-    let network = network(&[
-        (
-            "listeners",
-            "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9094",
-        ),
-        (
-            "listener.security.protocol.map",
-            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-        ),
+    let name = protocol.name();
+    let listeners = format!("PLAINTEXT://127.0.0.1:9092,{name}://127.0.0.1:9094");
+    let protocols = format!("PLAINTEXT:PLAINTEXT,{name}:{name},CONTROLLER:PLAINTEXT");
+    let trusted = authority.pem();
+    let mut settings = vec![
+        ("listeners", &*listeners),
+        ("listener.security.protocol.map", &*protocols),
         ("ssl.keystore.type", "PEM"),
-        ("ssl.keystore.key", &own.key),
-        ("ssl.keystore.certificate.chain", &own.certificate),
+        ("ssl.keystore.key", &*own.key),
+        ("ssl.keystore.certificate.chain", &*own.certificate),
         ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.certificates", &authority.pem()),
-        ("ssl.client.auth", client_auth),
-    ]);
+        ("ssl.truststore.certificates", &*trusted),
+    ];
+    settings.extend(more);
+    let network = network(&settings);
     let context = &network.context;
     context.tls.load(&context.config()).unwrap();
-    let client = context.tls.of("SSL").unwrap().client();
+    let client = context.tls.of(name).unwrap().client();
     (network, client)
 }
 
 async fn connect_tls<S: Service>(
     network: &Arc<Network>,
+    protocol: SecurityProtocol,
     service: &Arc<S>,
     client: &Arc<ClientConfig>,
 ) -> TlsStream<ClientStream> {
-    let socket = connect_to(network, SecurityProtocol::Ssl, service, &[]).await;
+    let socket = connect_to(network, protocol, service, &[]).await;
     let name = ServerName::try_from("localhost").unwrap();
     let connecting = TlsConnector::from(Arc::clone(client)).connect(name, socket);
     connecting.await.unwrap()
@@ -232,11 +233,13 @@ async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expire
         lasts: Some(LASTS),
         ..Wanted::default()
     });
-    let (network, client) = tls_network(&authority, &own, "required");
+    let required = [("ssl.client.auth", "required")];
+    let protocol = SecurityProtocol::Ssl;
+    let (network, client) = tls_network(&authority, &own, protocol, &required);
     let service = Arc::<Blind>::default();
     let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
     for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
-        let mut served = connect_tls(&network, &service, &client).await;
+        let mut served = connect_tls(&network, protocol, &service, &client).await;
         assert_eq!(served.get_ref().1.handshake_kind(), Some(kind));
         served.write_all(&produce).await.unwrap();
         served.flush().await.unwrap();
@@ -250,7 +253,7 @@ async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expire
     );
     ottla_sync::time::sleep(LASTS + Duration::from_secs(1)).await;
 
-    let mut refused = connect_tls(&network, &service, &client).await;
+    let mut refused = connect_tls(&network, protocol, &service, &client).await;
     let kind = refused.get_ref().1.handshake_kind();
     assert_eq!(kind, Some(HandshakeKind::Resumed));
     // The connection may be closed before this is sent.
@@ -291,4 +294,30 @@ async fn unfinished_logins_take_no_memory_from_clients() {
     assert_eq!(network.connections.count(), LOGINS + 1);
     drop(logins);
     until(|| taken(&network.login_memory) == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_logs_in_has_no_name_of_its_certificate() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let protocol = SecurityProtocol::SaslSsl;
+    let entry = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"a\";";
+    let settings = [
+        ("listener.name.sasl_ssl.ssl.client.auth", "required"),
+        // For none of the names.
+        ("ssl.principal.mapping.rules", "RULE:^OU=(.*)$/$1/"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", entry),
+    ];
+    let (network, client) = tls_network(&authority, &own, protocol, &settings);
+    let service = Arc::<Blind>::default();
+    let mut client = connect_tls(&network, protocol, &service, &client).await;
+    let versions = request(ApiKey::ApiVersions, 2, 7);
+    client.write_all(&versions).await.unwrap();
+    client.flush().await.unwrap();
+    receive(&mut client, 7).await;
+    network.connections.for_each(|connection| {
+        let identity = connection.identity();
+        assert_eq!(identity.principal.as_str(), "User:ANONYMOUS");
+    });
 }

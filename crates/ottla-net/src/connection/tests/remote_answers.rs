@@ -198,12 +198,12 @@ async fn answers_leave_in_the_order_of_the_requests() {
 async fn answers_over_tls_leave_in_the_order_of_the_requests() {
     let authority = Authority::new("authority");
     let own = authority.issue(Wanted::default());
-    let (network, trusting) = tls_network(&authority, &own, "none");
+    let (network, trusting) = tls_network(&authority, &own, SecurityProtocol::Ssl, &[]);
     let service = Remote::new(5 * MIB);
     let store = StoreThread::of(&network);
     let blocked = store.block();
 
-    let mut client = connect_tls(&network, &service, &trusting).await;
+    let mut client = connect_tls(&network, SecurityProtocol::Ssl, &service, &trusting).await;
     client.write_all(&mixed_requests()).await.unwrap();
     client.flush().await.unwrap();
     receive(&mut client, 1).await;
