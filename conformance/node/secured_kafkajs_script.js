@@ -20,6 +20,8 @@ const WAYS = [
 ];
 const USUAL = WAYS[4];
 const MUTUAL = WAYS[5];
+// With a token of the run's issuer, in a file of the name that stands for the user.
+const BEARER = ['oauth', 'SASL_PLAINTEXT', 'oauthbearer'];
 
 const name = (way) => way.slice(1).join(' ').trim();
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -53,7 +55,9 @@ function client([listener, protocol, mechanism], user, password = `${user}-secre
       settings.ssl.key = certificate(`${user}.key`);
     }
   }
-  if (mechanism) {
+  if (mechanism === 'oauthbearer') {
+    settings.sasl = { mechanism, oauthBearerProvider: async () => ({ value: certificate(`${user}.jwt`) }) };
+  } else if (mechanism) {
     settings.sasl = { mechanism, username: user, password };
   }
   return new Kafka(settings);
@@ -101,8 +105,8 @@ async function withAdmin(kafka, action) {
 }
 
 async function allowed() {
-  for (const way of WAYS) {
-    const kafka = client(way, way[2] ? 'alice' : 'client');
+  for (const way of [...WAYS, BEARER]) {
+    const kafka = client(way, { '': 'client', oauthbearer: 'valid' }[way[2]] ?? 'alice');
     await step(`allowed ${name(way)}, send`, () => send(kafka, 100_000));
     await step(`allowed ${name(way)}, read`, () => read(kafka, `secured-kafkajs-${way.join('-')}`));
     await step(`allowed ${name(way)}, topics`, () => withAdmin(kafka, async (admin) =>

@@ -12,10 +12,22 @@ WAYS = [("sasl", "SASL_PLAINTEXT", "PLAIN"), ("sasl", "SASL_PLAINTEXT", "SCRAM-S
         ("saslssl", "SASL_SSL", "PLAIN"), ("saslssl", "SASL_SSL", "SCRAM-SHA-256"),
         ("saslssl", "SASL_SSL", "SCRAM-SHA-512"), ("ssl", "SSL", "")]
 USUAL, MUTUAL = WAYS[4], WAYS[5]
+# With a token of the run's issuer, in a file of the name that stands for the user.
+BEARER = ("oauth", "SASL_PLAINTEXT", "OAUTHBEARER")
 
 
 def name(way):
     return " ".join(part for part in way[1:] if part)
+
+
+def user_of(way):
+    """Who gets in this way."""
+    return {"": "client", "OAUTHBEARER": "valid"}.get(way[2], "alice")
+
+
+def token(user):
+    with open(certificate(f"{user}.jwt"), encoding="utf-8") as text:
+        return text.read()
 
 
 def certificate(file_name):

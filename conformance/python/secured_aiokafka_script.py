@@ -5,17 +5,26 @@ import logging
 import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.helpers import create_ssl_context
 
 from lines import emit, failure
-from place import MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name
+from place import BEARER, MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name, token, user_of
 
 logging.disable(logging.CRITICAL)
 
 TOPIC = "secured-secured-aiokafka"
 PREFIX = "secured-aiokafka-"
 PATIENCE = 8
+
+
+class Bearer(AbstractTokenProvider):
+    def __init__(self, user):
+        self.user = user
+
+    async def token(self):
+        return token(self.user)
 
 
 async def outcome(action):
@@ -37,7 +46,9 @@ def login(way, user, password=None, authority="authority.pem"):
         own = {"certfile": certificate(f"{user}.crt"), "keyfile": certificate(f"{user}.key")}
         settings["ssl_context"] = create_ssl_context(cafile=certificate(authority),
                                                      **(own if user and not mechanism else {}))
-    if mechanism:
+    if mechanism == "OAUTHBEARER":
+        settings |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": Bearer(user)}
+    elif mechanism:
         settings |= {"sasl_mechanism": mechanism, "sasl_plain_username": user,
                      "sasl_plain_password": f"{user}-secret" if password is None else password}
     return settings
@@ -76,8 +87,8 @@ async def listed(settings):
 
 
 async def main():
-    for way in WAYS:
-        settings = login(way, "alice" if way[2] else "client")
+    for way in [*WAYS, BEARER]:
+        settings = login(way, user_of(way))
         what = f"allowed {name(way)}"
         await step(f"{what}, send", send(settings, length=100_000))
         await step(f"{what}, read", read(settings))

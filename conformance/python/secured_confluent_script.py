@@ -8,7 +8,7 @@ from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, A
                                    ConfigResource, NewPartitions, NewTopic, ResourcePatternType, ResourceType)
 
 from lines import emit, failure, settle
-from place import MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name
+from place import BEARER, MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name, token, user_of
 
 TOPIC = "secured-secured-confluent"
 PREFIX = "secured-confluent-"
@@ -38,7 +38,10 @@ def login(way, user, password=None, authority="authority.pem"):
                 "reconnect.backoff.ms": 1000, "reconnect.backoff.max.ms": 1000}
     if protocol.endswith("SSL"):
         settings["ssl.ca.location"] = certificate(authority)
-    if mechanism:
+    if mechanism == "OAUTHBEARER":
+        # The time is the client's own; it sends no token that it takes for expired.
+        settings |= {"sasl.mechanism": mechanism, "oauth_cb": lambda _: (token(user), time.time() + 3600)}
+    elif mechanism:
         password = f"{user}-secret" if password is None else password
         settings |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
     elif user:
@@ -85,10 +88,10 @@ def read(settings, **more):
         source.close()
 
 
-for way in WAYS:
+for way in [*WAYS, BEARER]:
     @step(f"allowed {name(way)}")
     def _():
-        settings = login(way, "alice" if way[2] else "client")
+        settings = login(way, user_of(way))
         return [send(settings, TOPIC, 100_000), read(settings),
                 read(settings, group_id=f"secured-confluent-{'-'.join(way)}"),
                 sorted(topic for topic in AdminClient(settings).list_topics(timeout=PATIENCE).topics
@@ -119,6 +122,8 @@ tries = {}
 for way in WAYS[:5]:
     tries[f"{name(way)}, wrong password"] = login(way, "alice", "wrong")
     tries[f"{name(way)}, unknown user"] = login(way, "nobody")
+for user in ("expired", "audience", "stranger"):
+    tries[f"{name(BEARER)}, {user}"] = login(BEARER, user)
 tries |= {
     "mechanism that is not enabled": login(absent, "alice"),
     "SSL, an authority that the client does not trust": login(MUTUAL, "client", authority="stranger.pem"),

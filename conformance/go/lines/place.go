@@ -27,6 +27,9 @@ func ReadPlace(file string) Place {
 	return Place{addresses, addresses["certificates"]}
 }
 
+// Token reads the OAuth token of this name.
+func (place Place) Token(name string) string { return string(place.Certificate(name + ".jwt")) }
+
 // Certificate reads a file of the folder.
 func (place Place) Certificate(name string) []byte {
 	text, err := os.ReadFile(filepath.Join(place.folder, name))

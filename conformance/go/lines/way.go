@@ -6,6 +6,23 @@ import "strings"
 // security protocol and of the SASL mechanism; SSL has no mechanism.
 type Way struct{ Listener, Protocol, Mechanism string }
 
+// Bearer is with a token of the run's issuer, in a file of the name that stands for the user.
+var Bearer = Way{"oauth", "SASL_PLAINTEXT", "OAUTHBEARER"}
+
+// BadTokens are those with which nobody gets in.
+var BadTokens = []string{"expired", "audience", "stranger"}
+
+// User is who gets in this way.
+func (way Way) User() string {
+	switch way.Mechanism {
+	case "":
+		return "client"
+	case "OAUTHBEARER":
+		return "valid"
+	}
+	return "alice"
+}
+
 func (way Way) String() string { return strings.TrimSpace(way.Protocol + " " + way.Mechanism) }
 
 // Ways gives those that the scripts of the Go clients try, each as a type of the script's own.

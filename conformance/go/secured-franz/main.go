@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -69,6 +70,7 @@ var (
 	ways   = lines.Ways(func(it lines.Way) way { return way{it} })
 	usual  = ways[4]
 	mutual = ways[5]
+	bearer = way{lines.Bearer}
 )
 
 // login is what a client needs that gets in this way as this user, or with this certificate.
@@ -98,6 +100,8 @@ func (it way) trusting(authority, user, password string) []kgo.Opt {
 		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
 	case "SCRAM-SHA-512":
 		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: place.Token(user)}.AsMechanism()))
 	}
 	return options
 }
@@ -169,12 +173,9 @@ func firstRead(from *kgo.Client) (any, error) {
 }
 
 func allowed() {
-	for _, it := range ways {
+	for _, it := range append(ways, bearer) {
 		step("allowed "+it.String(), func() (any, error) {
-			user := "alice"
-			if it.Mechanism == "" {
-				user = "client"
-			}
+			user := it.User()
 			made := it.client(it.login(user, user+"-secret"), kgo.ConsumeTopics(topic),
 				kgo.ConsumerGroup("secured-franz-"+strings.ReplaceAll(it.String(), " ", "-")),
 				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -224,6 +225,9 @@ func refused() {
 	for _, it := range ways[:5] {
 		tries = append(tries, try{it.String() + ", wrong password", it, it.login("alice", "wrong")},
 			try{it.String() + ", unknown user", it, it.login("nobody", "nobody-secret")})
+	}
+	for _, user := range lines.BadTokens {
+		tries = append(tries, try{bearer.String() + ", " + user, bearer, bearer.login(user, "")})
 	}
 	absent := way{lines.Way{Listener: "sasl", Protocol: "SASL_PLAINTEXT", Mechanism: "SCRAM-SHA-512"}}
 	tries = append(tries,

@@ -44,7 +44,15 @@ var (
 	ways   = lines.Ways(func(it lines.Way) way { return way{it} })
 	usual  = ways[4]
 	mutual = ways[5]
+	bearer = way{lines.Bearer}
 )
+
+// fileToken is a token in the file of this name.
+type fileToken string
+
+func (it fileToken) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: place.Token(string(it))}, nil
+}
 
 func (it way) brokers() []string { return []string{place.Addresses[it.Listener]} }
 
@@ -84,6 +92,7 @@ func (it way) config(authority, user, password string) *sarama.Config {
 		made.Net.SASL.Enable = true
 		made.Net.SASL.Mechanism = sarama.SASLMechanism(it.Mechanism)
 		made.Net.SASL.User, made.Net.SASL.Password = user, password
+		made.Net.SASL.TokenProvider = fileToken(user)
 		made.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
 			if it.Mechanism == "SCRAM-SHA-256" {
 				return sha256Exchange()
@@ -154,12 +163,9 @@ func readFirst(brokers []string, config *sarama.Config) (any, error) {
 }
 
 func allowed() {
-	for _, it := range ways {
+	for _, it := range append(ways, bearer) {
 		step("allowed "+it.String(), func() (any, error) {
-			user := "alice"
-			if it.Mechanism == "" {
-				user = "client"
-			}
+			user := it.User()
 			config := it.config("authority", user, user+"-secret")
 			if _, err := send(it.brokers(), config, topic, 100_000); err != nil {
 				return nil, err
@@ -225,6 +231,9 @@ func refused() {
 	for _, it := range ways[:5] {
 		tries = append(tries, try{it.String() + ", wrong password", it, it.config("authority", "alice", "wrong")},
 			try{it.String() + ", unknown user", it, it.config("authority", "nobody", "nobody-secret")})
+	}
+	for _, user := range lines.BadTokens {
+		tries = append(tries, try{bearer.String() + ", " + user, bearer, bearer.config("authority", user, "")})
 	}
 	absent := way{lines.Way{Listener: "sasl", Protocol: "SASL_PLAINTEXT", Mechanism: "SCRAM-SHA-512"}}
 	oldHandshake := ways[0].config("authority", "alice", "wrong")

@@ -17,6 +17,8 @@ pub struct Budgets {
     pub heap_bytes: u64,
     /// Requests that are being received or processed, if `queued.max.request.bytes` is not set.
     pub request_bytes: usize,
+    /// Messages of clients that have not logged in yet.
+    pub login_bytes: usize,
     /// Decoded requests other than Produce, and decoded Produce requests with unusually many
     /// partitions. The handlers of these requests may use several times as much.
     pub decoded_bytes: usize,
@@ -42,6 +44,8 @@ impl Budgets {
         Budgets {
             heap_bytes: share(2),
             request_bytes: bytes(share(8)),
+            // No minimum: nearly all of these messages are too small to be counted.
+            login_bytes: bytes(machine.memory_bytes / 128),
             decoded_bytes: bytes(share(32)),
             unsent_answer_bytes: bytes(share(16)),
             compression_bytes: bytes(share(8)),
@@ -87,6 +91,7 @@ mod tests {
             let of = Budgets::of(&machine(memory));
             let sessions = of.fetch_session_partitions as u64 * FETCH_SESSION_PARTITION_BYTES;
             let bytes = of.request_bytes
+                + of.login_bytes
                 + of.decoded_bytes
                 + of.unsent_answer_bytes
                 + of.compression_bytes

@@ -93,7 +93,7 @@ async fn serve<S: Service>(
         return;
     };
     let config = Arc::clone(&network.context.config());
-    let login = Login::of(&config, &network.handshakes, &connection);
+    let login = Login::of(&config, &network, &connection);
     let max_frame_bytes = match &login {
         Some(_) => config.sasl_server_max_receive_size,
         None => config.socket_request_max_bytes,
@@ -321,9 +321,10 @@ impl<S: Service> Session<S> {
         let connection = &self.connection;
         let mut woken = pin!(connection.woken());
         let covered = self.memory.as_ref().map(Covered::unread);
-        let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some(), 0));
+        let memory = Login::frame_memory(self.login.as_ref(), &self.network);
+        let mut stalled = pin!(stalled(memory, covered.is_some(), 0));
         let mut overdue = pin!(Login::overdue(self.login.as_ref()));
-        let is_low = self.network.request_memory.is_low();
+        let is_low = Login::is_memory_low(self.login.as_ref(), &self.network);
         let mut has_waited = false;
         let read = poll_fn(|context| {
             if let Poll::Ready(read) =
@@ -375,7 +376,7 @@ impl<S: Service> Session<S> {
         if is_covered {
             return Ok(true);
         }
-        let budget = &self.network.request_memory;
+        let budget = Login::frame_memory(self.login.as_ref(), &self.network);
         ottla_sync::select! {
             biased;
             readable = self.stream.readable() => readable?,
@@ -387,7 +388,7 @@ impl<S: Service> Session<S> {
         let covered = self.memory.get_or_insert_default();
         if !budget.try_cover(covered, missing) {
             self.send_ready().await?;
-            let budget = &self.network.request_memory;
+            let budget = Login::frame_memory(self.login.as_ref(), &self.network);
             let covered = self.memory.get_or_insert_default();
             ottla_sync::select! {
                 biased;
@@ -407,6 +408,9 @@ impl<S: Service> Session<S> {
         let Some(login) = &mut self.login else {
             return self.take_request(frame).await;
         };
+        if login.is_overdue() {
+            return Err(overdue_login());
+        }
         match login.purpose(&frame, self.network.context.now_ms()) {
             Purpose::Request => self.take_request(frame).await,
             Purpose::Versions => {
@@ -486,9 +490,11 @@ impl<S: Service> Session<S> {
     /// had to wait.
     async fn cover_whole(&mut self, bytes: usize) -> Result<bool, ConnectionError> {
         let mut covered = Covered::default();
-        let is_scarce = !self.network.request_memory.try_cover(&mut covered, bytes);
+        let memory = Login::frame_memory(self.login.as_ref(), &self.network);
+        let is_scarce = !memory.try_cover(&mut covered, bytes);
         if is_scarce {
             let network = Arc::clone(&self.network);
+            let memory = Login::frame_memory(self.login.as_ref(), &network);
             // It is not idle while it waits here, although the request is not taken yet.
             self.connection.on_active(network.context.now_ms());
             loop {
@@ -497,7 +503,7 @@ impl<S: Service> Session<S> {
                     return Err(ConnectionError::Closed);
                 }
                 ottla_sync::select! {
-                    () = network.request_memory.cover(&mut covered, bytes) => break,
+                    () = memory.cover(&mut covered, bytes) => break,
                     () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
                     () = self.connection.woken() => {}
                 }
@@ -781,6 +787,7 @@ impl<S: Service> Session<S> {
             () = unsent.stalled(STALLED_AFTER, LEAST_TAKEN_BYTES) => {
                 return Err(ConnectionError::SlowReader);
             }
+            () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         Ok((sent, ottla_sync::time::now()))

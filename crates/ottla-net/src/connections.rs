@@ -32,6 +32,10 @@ pub struct ListenerInfo {
     pub is_controller: bool,
 }
 
+/// The maximum number of characters that are kept of the name of a client's software, and of its version.
+/// Clients choose them, and have not logged in when they send them.
+const LONGEST_SOFTWARE_NAME: usize = 256;
+
 const OPEN: u8 = 0;
 const DRAINING: u8 = 1;
 const CLOSED: u8 = 2;
@@ -111,7 +115,15 @@ impl Connection {
     }
 
     pub fn set_client_software(&self, name: ByteString, version: ByteString) {
-        *self.client_software.lock() = Some((name, version));
+        let kept = |text: ByteString| match text.len() <= LONGEST_SOFTWARE_NAME {
+            true => text,
+            false => text
+                .chars()
+                .take(LONGEST_SOFTWARE_NAME)
+                .collect::<String>()
+                .into(),
+        };
+        *self.client_software.lock() = Some((kept(name), kept(version)));
     }
 
     /// The controller has accepted a heartbeat of this broker registration.
@@ -479,6 +491,14 @@ mod tests {
             name: "BROKERS".into(),
             ..ListenerInfo::clone(&listener())
         })
+    }
+
+    #[test]
+    fn a_long_name_of_a_client_is_cut() {
+        let connection = Connection::new(1, listener(), peer(1, 1), 0);
+        connection.set_client_software("x".repeat(30_000).into(), "1.2".into());
+        let (name, version) = connection.client_software().unwrap();
+        assert_eq!((name.len(), &*version), (LONGEST_SOFTWARE_NAME, "1.2"));
     }
 
     #[test]

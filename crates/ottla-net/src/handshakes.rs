@@ -57,7 +57,7 @@ pub enum HandshakeError {
 }
 
 impl Handshakes {
-    /// Performs the TLS handshake and sets the principal of the connection.
+    /// Performs the TLS handshake and, without SASL, sets the principal of the connection.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -95,6 +95,15 @@ impl Handshakes {
                 return Err(HandshakeError::Failed { reason });
             }
         };
+        if stream.is_resumed() {
+            let now = ottla_sync::time::wall_clock();
+            let verified = tls.verify_again(stream.peer_certificates(), now);
+            verified.map_err(|error| HandshakeError::Failed { reason: error.0 })?;
+        }
+        if connection.listener.protocol.uses_sasl() {
+            // The login names the user, and the certificate need not have a name.
+            return Ok(stream);
+        }
         let principal = tls.principal(stream.peer_certificates());
         let principal = principal.map_err(|error| HandshakeError::NoPrincipal(error.0))?;
         if let Some(name) = principal {

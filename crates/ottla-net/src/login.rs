@@ -24,8 +24,10 @@ use ottla_security::{Moment, Outcome, Reply, SaslAuthenticator, Session};
 
 use crate::connections::Connection;
 use crate::failed_logins::{FailedLogins, shown};
-use crate::handshakes::{Handshakes, UnderWay};
+use crate::handshakes::UnderWay;
 use crate::kerberos::ask_kerberos;
+use crate::network::Network;
+use crate::request_memory::RequestMemory;
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
 
@@ -76,13 +78,19 @@ pub(crate) enum Answered {
 }
 
 impl Login {
-    /// The login of a new connection; `None` if the listener has no SASL.
+    /// The login of a new connection, after its TLS handshake; `None` if the listener has no SASL.
     pub fn of(
         config: &BrokerConfig,
-        handshakes: &Handshakes,
+        network: &Network,
         connection: &Arc<Connection>,
     ) -> Option<Login> {
-        if !connection.listener.protocol.uses_sasl() {
+        let (protocol, handshakes) = (connection.listener.protocol, &network.handshakes);
+        if !protocol.uses_sasl() {
+            if protocol.uses_tls() {
+                let metrics = &network.context.metrics;
+                metrics.add(Metric::SuccessfulAuthentications, 1);
+                metrics.add(Metric::SuccessfulAuthenticationsWithoutReauth, 1);
+            }
             return None;
         }
         // The configuration was checked: a SASL listener has mechanisms. Without a mechanism, no
@@ -115,6 +123,27 @@ impl Login {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// The budget for the frames of a connection.
+    pub fn frame_memory<'a>(login: Option<&Login>, network: &'a Network) -> &'a RequestMemory {
+        match login.is_none_or(Login::is_logged_in) {
+            true => &network.request_memory,
+            false => &network.login_memory,
+        }
+    }
+
+    /// Whether a connection reads little ahead and keeps no buffer while it waits: memory is low, or its
+    /// peer has not logged in.
+    pub fn is_memory_low(login: Option<&Login>, network: &Network) -> bool {
+        let is_unknown = login.is_some_and(|login| !login.is_logged_in());
+        is_unknown || network.request_memory.is_low()
+    }
+
+    /// Whether the first login has taken too long. For a client that always has another frame for
+    /// this node, which never waits then.
+    pub fn is_overdue(&self) -> bool {
+        !self.is_logged_in() && ottla_sync::time::now() >= self.deadline
     }
 
     pub fn purpose(&mut self, frame: &[u8], now_ms: u64) -> Purpose {

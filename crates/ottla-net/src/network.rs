@@ -24,6 +24,9 @@ pub struct Network {
     pub address_quotas: AddressQuotas,
     /// `queued.max.request.bytes`, or a share of the available memory.
     pub request_memory: RequestMemory,
+    /// The messages of clients that have not logged in yet. A budget of their own, because anyone who
+    /// can connect may send them.
+    pub login_memory: RequestMemory,
     /// Memory of decoded requests, in addition to their bytes.
     pub decoded_memory: DecodedMemory,
     /// Responses that clients do not read.
@@ -46,6 +49,7 @@ impl Network {
             handshakes: Handshakes::default(),
             address_quotas: AddressQuotas::new(config),
             request_memory: RequestMemory::new(request_bytes),
+            login_memory: RequestMemory::new(budgets.login_bytes),
             decoded_memory: DecodedMemory::new(budgets.decoded_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
             store_threads: OnceLock::new(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{ClientConfig, HandshakeKind, ServerConfig};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
@@ -51,6 +51,17 @@ impl Stream {
             Stream::Plain(_) => &[],
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default(),
             Stream::KernelTls(stream) => stream.peer_certificates(),
+        }
+    }
+
+    /// Whether the handshake resumed an earlier session, and so verified no certificate.
+    pub fn is_resumed(&self) -> bool {
+        match self {
+            Stream::Plain(_) => false,
+            Stream::Tls(stream) => {
+                stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
+            }
+            Stream::KernelTls(stream) => stream.is_resumed(),
         }
     }
 

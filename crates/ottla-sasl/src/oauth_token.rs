@@ -306,7 +306,7 @@ fn check_claims(
         let found = claims.get("iss").and_then(Value::as_str);
         if found != Some(expected.as_str()) {
             return Err(TokenError::Issuer {
-                found: found.unwrap_or("none").to_owned(),
+                found: shown(found.unwrap_or("none")),
                 expected: expected.clone(),
             });
         }
@@ -337,7 +337,7 @@ fn check_audience(claims: &Map<String, Value>, rules: &TokenRules) -> Result<(),
     match is_expected {
         true => Ok(()),
         false => Err(TokenError::Audience {
-            found: named(&found),
+            found: named(&found.into_iter().map(shown).collect::<Vec<_>>()),
             expected: named(expected),
         }),
     }

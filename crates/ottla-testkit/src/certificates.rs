@@ -1,6 +1,7 @@
 //! A certificate authority for tests, and certificates signed by it.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
@@ -34,6 +35,8 @@ pub struct Wanted<'a> {
     /// Host names and IP addresses (subject alternative names).
     pub names: &'a [&'a str],
     pub is_expired: bool,
+    /// How long it is valid from now on, in whole seconds; `None` if for many years.
+    pub lasts: Option<Duration>,
     /// Whether the certificate is a CA certificate.
     pub is_authority: bool,
 }
@@ -44,6 +47,7 @@ impl Default for Wanted<'_> {
             common_name: "broker",
             names: &["localhost", "127.0.0.1"],
             is_expired: false,
+            lasts: None,
             is_authority: false,
         }
     }
@@ -134,6 +138,10 @@ fn params(wanted: Wanted<'_>) -> CertificateParams {
     if wanted.is_expired {
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
+    }
+    if let Some(lasts) = wanted.lasts {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        params.not_after = date_time_ymd(1970, 1, 1) + now.expect("after 1970") + lasts;
     }
     if wanted.is_authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -42,6 +42,12 @@ impl Certificate {
         let der = CertificateDer::from(der.to_vec());
         Ok(Certificate { der, facts })
     }
+
+    /// The subject in DER.
+    pub fn subject_der(&self) -> Option<Vec<u8>> {
+        let (_, parsed) = X509Certificate::from_der(&self.der).ok()?;
+        Some(parsed.subject().as_raw().to_vec())
+    }
 }
 
 impl CertificateFacts {

@@ -18,7 +18,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{
-    AlertDescription, ConnectionTrafficSecrets, ContentType, Error, PeerMisbehaved,
+    AlertDescription, ConnectionTrafficSecrets, ContentType, Error, HandshakeKind, PeerMisbehaved,
     ProtocolVersion, ServerConfig, SupportedCipherSuite,
 };
 
@@ -153,6 +153,11 @@ impl KernelHandshake {
     /// The certificate chain that the client presented, its own certificate first.
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         self.connection.peer_certificates().unwrap_or_default()
+    }
+
+    /// Whether it resumes an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Returns the key for the kernel, and the bytes of the peer that follow the handshake.

@@ -19,6 +19,8 @@ use crate::verifier::{ClientVerifier, ServerVerifier, Trust};
 pub struct Configs {
     /// `None` for a client without a key.
     pub server: Option<Arc<ServerConfig>>,
+    /// The verifier of the server; `None` if it asks clients for no certificate.
+    pub client_verifier: Option<Arc<ClientVerifier>>,
     pub client: Arc<ClientConfig>,
     /// The client configuration without host name verification.
     pub client_of_any_name: Arc<ClientConfig>,
@@ -141,6 +143,7 @@ pub fn build(
             format!("these protocols and cipher suites cannot be used together: {error}"),
         )
     };
+    let mut client_verifier = None;
     let server = match keystore {
         None => None,
         Some(_) => {
@@ -150,13 +153,14 @@ pub fn build(
             let builder = match auth {
                 ClientAuth::None => builder.with_no_client_auth(),
                 auth => {
-                    let verifier = ClientVerifier::new(
+                    let verifier = Arc::new(ClientVerifier::new(
                         Arc::clone(&trust),
                         auth,
                         settings.names_expired_clients(),
                         Arc::clone(&provider),
-                    )?;
-                    builder.with_client_cert_verifier(Arc::new(verifier))
+                    )?);
+                    client_verifier = Some(Arc::clone(&verifier));
+                    builder.with_client_cert_verifier(verifier)
                 }
             };
             let mut server = builder.with_cert_resolver(Arc::clone(&keys) as _);
@@ -188,6 +192,7 @@ pub fn build(
     };
     Ok(Configs {
         server,
+        client_verifier,
         client: client(checks_hostname)?,
         client_of_any_name: client(false)?,
     })

@@ -5,9 +5,11 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ottla_sync::{ArcSwap, Mutex};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use crate::TlsError;
@@ -79,6 +81,30 @@ impl TlsContext {
 
     pub fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.loaded.load().configs.client)
+    }
+
+    /// Verifies the certificate chain of a client again, its own certificate first. For a resumed
+    /// session, whose handshake verifies none: each session brings the ticket of the next one, so a
+    /// client could otherwise connect long after its certificate has expired.
+    pub fn verify_again(
+        &self,
+        shown: &[CertificateDer<'_>],
+        now: SystemTime,
+    ) -> Result<(), TlsError> {
+        let loaded = self.loaded.load();
+        let (Some(verifier), Some((leaf, intermediates))) =
+            (&loaded.configs.client_verifier, shown.split_first())
+        else {
+            return Ok(());
+        };
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(now);
+        let verified = verifier.verify_client_cert(leaf, intermediates, now);
+        verified.map(drop).map_err(|error| {
+            TlsError(format!(
+                "the certificate of the session that it resumes is not accepted any more: {error}"
+            ))
+        })
     }
 
     /// The name of the principal for a certificate chain, the peer's own certificate first; `None`

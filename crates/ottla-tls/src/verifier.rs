@@ -32,7 +32,12 @@ pub struct Trust {
     listed: Vec<CertificateDer<'static>>,
     /// The CAs among them, or the system's if there is no trust store.
     roots: Arc<RootCertStore>,
+    /// The names of all of them.
+    names: Vec<DistinguishedName>,
 }
+
+/// The maximum size of the names that are sent to clients. A message holds 65,535 bytes.
+const MOST_NAMES_BYTES: usize = 60_000;
 
 impl Trust {
     pub fn of_store(certificates: &[Certificate]) -> Trust {
@@ -48,6 +53,10 @@ impl Trust {
         Trust {
             listed: certificates.iter().map(|it| it.der.clone()).collect(),
             roots: Arc::new(roots),
+            names: certificates
+                .iter()
+                .filter_map(|it| it.subject_der().map(DistinguishedName::from))
+                .collect(),
         }
     }
 
@@ -58,12 +67,24 @@ impl Trust {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Trust {
             listed: Vec::new(),
+            names: roots.subjects(),
             roots: Arc::new(roots),
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty() && self.roots.is_empty()
+    }
+
+    /// The names for clients that choose among several certificates. As in Java, certificates that are no
+    /// CAs are among them: a client whose own certificate is in the trust store would not send it
+    /// otherwise. None if they are too many for a message; a client then sends any certificate.
+    fn hints(&self) -> Vec<DistinguishedName> {
+        let bytes: usize = self.names.iter().map(|name| name.as_ref().len() + 2).sum();
+        match bytes <= MOST_NAMES_BYTES {
+            true => self.names.clone(),
+            false => Vec::new(),
+        }
     }
 
     fn accepts_authority(
@@ -233,7 +254,7 @@ pub struct ClientVerifier {
     is_mandatory: bool,
     /// Whether the log names clients that are refused only because their certificate has expired.
     names_expired: bool,
-    /// The names of trusted CAs, for clients that choose among several certificates.
+    /// For clients that choose among several certificates.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
 }
@@ -256,13 +277,12 @@ impl ClientVerifier {
                     .map_err(|error| TlsError::new(error.to_string()))?,
             )
         };
-        let hints = trust.roots.subjects();
         Ok(ClientVerifier {
+            hints: trust.hints(),
             trust,
             inner,
             is_mandatory: auth == ClientAuth::Required,
             names_expired,
-            hints,
             provider,
         })
     }

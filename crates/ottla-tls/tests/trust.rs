@@ -7,14 +7,16 @@
 #[path = "support/contexts.rs"]
 mod contexts;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use contexts::context;
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
 use ottla_testkit::said::Said;
 use ottla_tls::{Purpose, TlsContext};
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, HandshakeKind, ServerConnection};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, ServerConnection, SignatureScheme};
 
 /// Performs a handshake of a client that has connected to `name`. Returns the principal that the
 /// listener derives.
@@ -23,7 +25,7 @@ fn handshake(
     client: &TlsContext,
     name: &str,
 ) -> Result<Option<String>, String> {
-    let (_, listening) = connect(server, client, name)?;
+    let (_, listening) = connect(server, client.client(), name)?;
     let shown = listening.peer_certificates().unwrap_or_default();
     server.principal(shown).map_err(|error| error.0)
 }
@@ -31,11 +33,11 @@ fn handshake(
 /// The two ends of a connection after the handshake.
 fn connect(
     server: &TlsContext,
-    client: &TlsContext,
+    client: Arc<ClientConfig>,
     name: &str,
 ) -> Result<(ClientConnection, ServerConnection), String> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
-    let mut client = ClientConnection::new(client.client(), name).expect("a client");
+    let mut client = ClientConnection::new(client, name).expect("a client");
     let config = server.server().expect("a listener");
     let mut listening = ServerConnection::new(Arc::clone(&config)).expect("a server");
     for _ in 0..10 {
@@ -76,7 +78,7 @@ fn each_further_connection_resumes_the_session_with_its_principal() {
     let client = context(Purpose::Client, Some(&alice), &trusted, &[]);
     let (full, resumed) = (HandshakeKind::Full, HandshakeKind::Resumed);
     for expected in [full, resumed, resumed] {
-        let (client, listening) = connect(&server, &client, "localhost").unwrap();
+        let (client, listening) = connect(&server, client.client(), "localhost").unwrap();
         assert_eq!(client.handshake_kind(), Some(expected));
         let shown = listening.peer_certificates().unwrap_or_default();
         let principal = server.principal(shown).unwrap();
@@ -218,6 +220,54 @@ fn client_certificates_are_requested_according_to_the_setting() {
         let client = context(Purpose::Client, shown, &authority.pem(), &[]);
         let outcome = handshake(&server, &client, "localhost");
         assert_eq!(outcome.map_err(drop), expected, "{auth}");
+    }
+}
+
+/// Keeps the names that a listener sends, and has no certificate.
+#[derive(Debug, Default)]
+struct Names(Mutex<Vec<Vec<u8>>>);
+
+impl ResolvesClientCert for Names {
+    fn resolve(&self, names: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        *self.0.lock().unwrap() = names.iter().map(|name| name.to_vec()).collect();
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Java's clients send only a certificate whose issuer the listener names.
+#[test]
+fn clients_are_sent_the_names_of_all_trusted_certificates() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let itself = self_signed(Wanted {
+        common_name: "alice",
+        ..Wanted::default()
+    });
+    let requested = [("ssl.client.auth", "requested")];
+    for (certificates, expected) in [
+        (format!("{}{}", authority.pem(), itself.certificate), 2),
+        (itself.certificate.repeat(3_000), 0),
+    ] {
+        let server = context(Purpose::Listener, Some(&own), &certificates, &requested);
+        let client = context(Purpose::Client, None, &authority.pem(), &[]);
+        let mut config = ClientConfig::clone(&client.client());
+        let names = Arc::<Names>::default();
+        config.client_auth_cert_resolver = Arc::clone(&names) as _;
+        connect(&server, Arc::new(config), "localhost").unwrap();
+        let names = names.0.lock().unwrap();
+        assert_eq!(names.len(), expected);
+        let has = |text: &str| {
+            let mut names = names.iter();
+            names.any(|name| name.windows(text.len()).any(|it| it == text.as_bytes()))
+        };
+        assert_eq!(
+            (has("authority"), has("alice")),
+            (expected == 2, expected == 2)
+        );
     }
 }
 

@@ -1,7 +1,10 @@
 //! A broker with SASL as an operator sets it up: credentials in files beside `server.properties`,
 //! users created with the tools, and the native client with each mechanism.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, words};
 
@@ -215,4 +218,71 @@ fn a_token_created_with_the_tool_is_valid_until_it_expires() {
     let printed = broker.output();
     assert!(!printed.contains(hmac), "{printed}");
     assert!(broker.stop().success());
+}
+
+/// An ApiVersions request of a version that no broker has. It is answered with an error, and another
+/// one may follow before the login.
+const UNKNOWN_VERSIONS: &[u8] = b"\0\0\0\x0b\0\x12\x7f\xff\0\0\0\x07\xff\xff\0";
+/// How long a client may take to log in.
+const LOGIN_LIMIT: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it takes until a connection is closed whose client sends such requests without a pause.
+/// It begins shortly before the limit and reads the answers, or begins at once and reads none.
+fn time_until_closed(address: &str, reads: bool) -> Duration {
+    let began = Instant::now();
+    let mut socket = TcpStream::connect(address).expect("connected");
+    let wait = Some(Duration::from_millis(500));
+    socket.set_read_timeout(wait).expect("a socket");
+    socket.set_write_timeout(wait).expect("a socket");
+    if reads {
+        std::thread::sleep(LOGIN_LIMIT - Duration::from_secs(1));
+    }
+    let requests = UNKNOWN_VERSIONS.repeat(100);
+    let mut answers = vec![0; 64 * 1024];
+    // A write that times out may have sent a part of a request.
+    let mut sent = 0;
+    loop {
+        let moved = socket.write(&requests[sent..]).and_then(|written| {
+            sent = (sent + written) % requests.len();
+            if reads && socket.read(&mut answers)? == 0 {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            Ok(())
+        });
+        match moved.map_err(|error| error.kind()) {
+            Ok(()) | Err(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return began.elapsed(),
+            Err(other) => panic!("{other}"),
+        }
+        let elapsed = began.elapsed();
+        assert!(elapsed < LOGIN_LIMIT + PATIENCE, "open after {elapsed:?}");
+    }
+}
+
+#[test]
+fn a_client_that_only_asks_for_versions_is_cut_off_in_time() {
+    let entry = format!(
+        "{MODULES}.plain.PlainLoginModule required username=\"n\" password=\"n\" user_n=\"n\";"
+    );
+    let broker = BrokerBuilder::new()
+        .property(
+            "listener.security.protocol.map",
+            "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property("sasl.enabled.mechanisms", "PLAIN")
+        .property("sasl.mechanism.inter.broker.protocol", "PLAIN")
+        .property("listener.name.plaintext.plain.sasl.jaas.config", &entry)
+        .start();
+    let address = broker.bootstrap();
+    std::thread::scope(|scope| {
+        let clients = [true, false].map(|reads| {
+            let address = &address;
+            scope.spawn(move || time_until_closed(address, reads))
+        });
+        for closed in clients {
+            let after = closed.join().expect("it was closed");
+            assert!(after + Duration::from_secs(1) >= LOGIN_LIMIT, "{after:?}");
+        }
+    });
 }

@@ -94,7 +94,7 @@ fn seed_files() -> std::io::Result<()> {
     write("server_properties", "node", properties.as_bytes())
 }
 
-/// The messages of each mechanism, of both ends, and JAAS entries.
+/// The messages of each mechanism, of both ends, JAAS entries, and what begins a TLS handshake.
 fn seed_logins() -> std::io::Result<()> {
     let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
     let property = format!("{module} required username=\"node\" password='n' user_a=\"\\\"\"; // end");
@@ -109,7 +109,30 @@ fn seed_logins() -> std::io::Result<()> {
         ("jaas-property", &property),
         ("jaas-file", &file),
     ];
-    messages.into_iter().try_for_each(|(name, message)| write("logins", name, message.as_bytes()))
+    messages.into_iter().try_for_each(|(name, message)| write("logins", name, message.as_bytes()))?;
+
+    // A handshake of PLAIN, SCRAM-SHA-256 or OAUTHBEARER in version 1, or of PLAIN in version 0; then tokens.
+    let (plain, scram, oauthbearer, token) = (8, 18, 38, 9);
+    let final_message = "c=biws,r=abcdef,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let exchanges: [(&str, &[(u8, &str)]); 4] = [
+        ("plain", &[(0, ""), (plain, ""), (token, "\0alice\0password")]),
+        ("plain-0", &[(3, ""), (4, "\0alice\0password")]),
+        ("scram", &[(scram, ""), (token, "n,,n=alice,r=abc"), (token, final_message)]),
+        ("oauthbearer", &[(oauthbearer, ""), (token, "n,,\x01auth=Bearer a.b.c\x01\x01"), (token, "\x01")]),
+    ];
+    exchanges.into_iter().try_for_each(|(name, requests)| {
+        let mut input = Vec::new();
+        for (kind, message) in requests {
+            input.extend([*kind, message.len() as u8]);
+            input.extend_from_slice(message.as_bytes());
+        }
+        write("login_exchanges", name, &input)
+    })?;
+
+    // The first messages of clients of OpenSSL, in pieces of any length.
+    let hellos: [(&str, &[u8]); 2] =
+        [("tls12", include_bytes!("../client_hello_tls12.bin")), ("tls13", include_bytes!("../client_hello_tls13.bin"))];
+    hellos.into_iter().try_for_each(|(name, hello)| write("tls_handshakes", name, &[&[255][..], hello].concat()))
 }
 
 /// The key stores that `ottla-tls` tests with, and the certificates in them.

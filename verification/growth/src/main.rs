@@ -17,6 +17,7 @@ mod local_replicas;
 mod measure;
 mod parked_acks;
 mod remote_segments;
+mod secrets;
 mod transaction_index;
 mod transaction_markers;
 mod waiting_fetches;
@@ -65,6 +66,7 @@ const ROWS: &[Row] = &[
     led_share_partitions::ROW,
     acl_decisions::OF_ONE_CLIENT,
     acl_decisions::OF_ANY_CLIENT,
+    secrets::ROW,
     remote_segments::ROW,
 ];
 

@@ -53,7 +53,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
-    ("ottla-growth", "types config records protocol log replica security tiered metadata raft controller coordinator storage partition coordination remote broker client"),
+    ("ottla-growth", "types config records protocol log replica sasl security tiered metadata raft controller coordinator storage partition coordination remote broker client"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
     // testkit: for networks and disks that fail on purpose, and for certificates.

@@ -10,7 +10,9 @@ use ottla_net::{PeerConnection, PeerSecurity, PeerSettings};
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
 };
-use ottla_protocol::messages::{ApiVersionsRequest, IncrementalAlterConfigsRequest};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, IncrementalAlterConfigsRequest, SaslHandshakeRequest,
+};
 use ottla_sasl::Mechanism;
 use ottla_testkit::certificates::{Authority, Wanted};
 use ottla_types::ErrorCode;
@@ -128,11 +130,18 @@ async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
         .await
         .expect("let in");
     let mut silent = Client::connect(address).await;
+    let mut in_login = Client::connect(address).await;
+    let handshake = SaslHandshakeRequest {
+        mechanism: "PLAIN".into(),
+    };
+    assert_eq!(in_login.ask(1, &handshake).await.error_code, 0);
     let mut client = broker.connect().await;
     assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
     wait_for(&broker, false).await;
-    let closed = tokio::time::timeout(Duration::from_secs(20), silent.is_closed()).await;
-    assert_eq!(closed, Ok(true));
+    for unfinished in [&mut silent, &mut in_login] {
+        let closed = tokio::time::timeout(Duration::from_secs(20), unfinished.is_closed()).await;
+        assert_eq!(closed, Ok(true));
+    }
     let request = ApiVersionsRequest::default();
     assert!(connection.send(&request).await.is_err());
     TcpStream::connect(address)

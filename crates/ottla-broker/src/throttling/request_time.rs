@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ottla_net::RequestContext;
 use ottla_protocol::{ApiKey, Message};
+use ottla_security::Principal;
 
 use super::wire_ms;
 use crate::Broker;
@@ -40,6 +41,14 @@ fn counts_to(api_key: ApiKey, endpoint: Endpoint) -> CountsTo {
     }
 }
 
+/// Whether a client asks for versions before its login. Kafka answers it without the quotas. Otherwise
+/// anyone who can connect could use up those of a client ID.
+fn is_before_login(context: &RequestContext) -> bool {
+    context.api_key == ApiKey::ApiVersions
+        && context.listener().protocol.uses_sasl()
+        && *context.principal() == Principal::anonymous()
+}
+
 /// Awaits the response of a request, charges its time, and throttles its client if this quota, or
 /// another one according to the response, is exceeded.
 pub(crate) async fn throttled<R: Message>(
@@ -48,7 +57,7 @@ pub(crate) async fn throttled<R: Message>(
     answer: impl Future<Output = R>,
 ) -> R {
     let endpoint = Endpoint::of(context.listener());
-    let counts_to = match broker.quotas.request.is_set() {
+    let counts_to = match broker.quotas.request.is_set() && !is_before_login(context) {
         true => counts_to(context.api_key, endpoint),
         false => CountsTo::ItsHandler,
     };
@@ -93,7 +102,29 @@ async fn timed<R>(work: impl Future<Output = R>, is_measured: bool) -> (R, Durat
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ottla_config::SecurityProtocol;
+    use ottla_net::{ClientIdentity, Connection, ListenerInfo};
+    use ottla_testkit::peer::client_context;
+
     use super::*;
+
+    #[test]
+    fn versions_before_a_login_count_for_no_client() {
+        let mut context = client_context(ApiKey::ApiVersions, 3);
+        assert!(!is_before_login(&context));
+        let from = context.peer_addr();
+        let listener = ListenerInfo {
+            protocol: SecurityProtocol::SaslSsl,
+            ..context.listener().clone()
+        };
+        context.connection = Arc::new(Connection::new(2, Arc::new(listener), from, 0));
+        assert!(is_before_login(&context));
+        let alice = ClientIdentity::new(Principal::user("alice"), from.ip());
+        context.identity = Arc::new(alice);
+        assert!(!is_before_login(&context));
+    }
 
     #[tokio::test]
     async fn waiting_does_not_count() {

@@ -17,7 +17,8 @@ const STORE_PREFIX: &str = "remote.log.storage.manager.impl.prefix";
 
 impl BrokerConfig {
     /// Whether a setting, of the file or a dynamic one, is a secret or leads to one: a password, a JAAS
-    /// entry or file, a private key, or the credentials of the store of tiered storage.
+    /// entry or file, a private key, or the credentials of the store of tiered storage. Or whether clients
+    /// log in: the credentials of users are in the metadata, and those that clients send in requests.
     pub fn has_secrets(&self) -> bool {
         let store = self.setting(STORE_PREFIX).unwrap_or("rsm.config.");
         let is_secret = |(key, value): (&String, &String)| {
@@ -33,7 +34,10 @@ impl BrokerConfig {
         ]
         .into_iter()
         .flatten();
-        self.jaas_file.is_some() || settings.any(is_secret)
+        let mut listeners = self.listeners.iter();
+        self.jaas_file.is_some()
+            || listeners.any(|listener| listener.protocol.uses_sasl())
+            || settings.any(is_secret)
     }
 }
 
@@ -88,6 +92,19 @@ mod tests {
         ] {
             assert!(config(&settings).has_secrets(), "{settings:?}");
         }
+        // Users with SCRAM are in no setting.
+        let logins = [
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:1,CLIENTS://127.0.0.1:3,CONTROLLER://127.0.0.1:2",
+            ),
+            (
+                "listener.security.protocol.map",
+                "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            ),
+            ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ];
+        assert!(config(&logins).has_secrets());
         for name in FILES {
             assert!(broker_config(name).is_some(), "{name}");
         }

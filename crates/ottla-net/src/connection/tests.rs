@@ -6,13 +6,19 @@ use ottla_config::SecurityProtocol;
 use ottla_context::NodeContext;
 use ottla_protocol::Message;
 use ottla_protocol::messages::{HeartbeatResponse, ProduceResponse};
+use ottla_testkit::certificates::{Authority, Issued, Wanted};
 use ottla_testkit::peer::broker_only_config;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as ClientStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::turn::YIELD_REQUESTS;
 use super::*;
 use crate::connections::{Limits, ListenerInfo};
+use crate::request_memory::RequestMemory;
 use crate::response::encode_response;
 
 mod remote_answers;
@@ -21,6 +27,7 @@ const PRODUCE_VERSION: i16 = 9;
 const HEARTBEAT_VERSION: i16 = 4;
 /// How late a request other than Produce is answered.
 const LATE: Duration = Duration::from_millis(30);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers each request, without looking at it.
 #[derive(Default)]
@@ -104,6 +111,46 @@ async fn connect_to<S: Service>(
     client
 }
 
+/// With a listener for TLS, and a client that trusts the authority and has the listener's certificate.
+fn tls_network(
+    authority: &Authority,
+    own: &Issued,
+    protocol: SecurityProtocol,
+    more: &[(&str, &str)],
+) -> (Arc<Network>, Arc<ClientConfig>) {
+    let name = protocol.name();
+    let listeners = format!("PLAINTEXT://127.0.0.1:9092,{name}://127.0.0.1:9094");
+    let protocols = format!("PLAINTEXT:PLAINTEXT,{name}:{name},CONTROLLER:PLAINTEXT");
+    let trusted = authority.pem();
+    let mut settings = vec![
+        ("listeners", &*listeners),
+        ("listener.security.protocol.map", &*protocols),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.key", &*own.key),
+        ("ssl.keystore.certificate.chain", &*own.certificate),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.certificates", &*trusted),
+    ];
+    settings.extend(more);
+    let network = network(&settings);
+    let context = &network.context;
+    context.tls.load(&context.config()).unwrap();
+    let client = context.tls.of(name).unwrap().client();
+    (network, client)
+}
+
+async fn connect_tls<S: Service>(
+    network: &Arc<Network>,
+    protocol: SecurityProtocol,
+    service: &Arc<S>,
+    client: &Arc<ClientConfig>,
+) -> TlsStream<ClientStream> {
+    let socket = connect_to(network, protocol, service, &[]).await;
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = TlsConnector::from(Arc::clone(client)).connect(name, socket);
+    connecting.await.unwrap()
+}
+
 fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     let header = RequestHeader {
         request_api_key: api_key.code(),
@@ -116,6 +163,16 @@ fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     let header = header.encode_to_bytes(header_version).unwrap();
     let length = (header.len() as u32).to_be_bytes();
     [&length[..], &header[..]].concat()
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            ottla_sync::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = ottla_sync::time::timeout(PATIENCE, waiting).await;
+    waited.expect("it is so in time");
 }
 
 #[tokio::test]
@@ -166,4 +223,101 @@ async fn a_slow_request_is_kept_with_its_client_and_its_error() {
     assert_eq!(origin.principal, "User:ANONYMOUS");
     assert_eq!(origin.peer, client.local_addr().unwrap());
     assert_eq!(origin.error, ErrorCode::UnknownMemberId);
+}
+
+#[tokio::test]
+async fn a_session_is_not_resumed_after_the_certificate_of_its_client_has_expired() {
+    const LASTS: Duration = Duration::from_secs(8);
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted {
+        lasts: Some(LASTS),
+        ..Wanted::default()
+    });
+    let required = [("ssl.client.auth", "required")];
+    let protocol = SecurityProtocol::Ssl;
+    let (network, client) = tls_network(&authority, &own, protocol, &required);
+    let service = Arc::<Blind>::default();
+    let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let mut served = connect_tls(&network, protocol, &service, &client).await;
+        assert_eq!(served.get_ref().1.handshake_kind(), Some(kind));
+        served.write_all(&produce).await.unwrap();
+        served.flush().await.unwrap();
+        receive(&mut served, 7).await;
+    }
+    let failed = || network.context.metrics.get(Metric::FailedAuthentications);
+    let metrics = &network.context.metrics;
+    assert_eq!(
+        (metrics.get(Metric::SuccessfulAuthentications), failed()),
+        (2, 0)
+    );
+    ottla_sync::time::sleep(LASTS + Duration::from_secs(1)).await;
+
+    let mut refused = connect_tls(&network, protocol, &service, &client).await;
+    let kind = refused.get_ref().1.handshake_kind();
+    assert_eq!(kind, Some(HandshakeKind::Resumed));
+    // The connection may be closed before this is sent.
+    let _ = refused.write_all(&produce).await;
+    let _ = refused.flush().await;
+    refused.read_u8().await.expect_err("it is closed");
+    assert_eq!(failed(), 1);
+}
+
+#[tokio::test]
+async fn unfinished_logins_take_no_memory_from_clients() {
+    const LOGINS: usize = 8;
+    const LOGIN_BYTES: usize = 500_000;
+    const SENT_BYTES: usize = 300_000;
+    let network = network(&[("queued.max.request.bytes", "1000000")]);
+    let service = Arc::<Blind>::default();
+    let mut logins = Vec::new();
+    for _ in 0..LOGINS {
+        let sasl = SecurityProtocol::SaslPlaintext;
+        let mut login = connect_to(&network, sasl, &service, &[]).await;
+        let length = (LOGIN_BYTES as u32).to_be_bytes();
+        login.write_all(&length).await.unwrap();
+        login.write_all(&[0; SENT_BYTES]).await.unwrap();
+        logins.push(login);
+    }
+    let taken = |of: &RequestMemory| of.total_bytes() - of.available_bytes();
+    until(|| taken(&network.login_memory) >= LOGINS * SENT_BYTES).await;
+    assert_eq!(taken(&network.request_memory), 0);
+
+    let plain = SecurityProtocol::Plaintext;
+    let mut client = connect_to(&network, plain, &service, &[]).await;
+    let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
+    let body = vec![0; LOGIN_BYTES];
+    let length = ((produce.len() - 4 + body.len()) as u32).to_be_bytes();
+    let produce = [&length[..], &produce[4..], &body[..]].concat();
+    client.write_all(&produce).await.unwrap();
+    receive(&mut client, 7).await;
+    assert_eq!(network.connections.count(), LOGINS + 1);
+    drop(logins);
+    until(|| taken(&network.login_memory) == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_logs_in_has_no_name_of_its_certificate() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let protocol = SecurityProtocol::SaslSsl;
+    let entry = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"a\";";
+    let settings = [
+        ("listener.name.sasl_ssl.ssl.client.auth", "required"),
+        // For none of the names.
+        ("ssl.principal.mapping.rules", "RULE:^OU=(.*)$/$1/"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", entry),
+    ];
+    let (network, client) = tls_network(&authority, &own, protocol, &settings);
+    let service = Arc::<Blind>::default();
+    let mut client = connect_tls(&network, protocol, &service, &client).await;
+    let versions = request(ApiKey::ApiVersions, 2, 7);
+    client.write_all(&versions).await.unwrap();
+    client.flush().await.unwrap();
+    receive(&mut client, 7).await;
+    network.connections.for_each(|connection| {
+        let identity = connection.identity();
+        assert_eq!(identity.principal.as_str(), "User:ANONYMOUS");
+    });
 }

@@ -86,6 +86,7 @@ pub struct KernelTlsStream {
     /// What is wrong after the plaintext.
     error: Option<io::Error>,
     certificates: Vec<CertificateDer<'static>>,
+    is_resumed: bool,
     owner: Arc<Connection>,
     kernel: Arc<KernelTls>,
 }
@@ -129,6 +130,7 @@ impl KernelTlsStream {
             }
         }
         let certificates = handshake.peer_certificates().to_vec();
+        let is_resumed = handshake.is_resumed();
         let (session, key, buffer) = handshake.finish().map_err(invalid)?;
         net::attach_tls(&socket)?;
         net::set_tls_send_key(&socket, key.crypto_info())?;
@@ -142,6 +144,7 @@ impl KernelTlsStream {
             has_ended: false,
             error: None,
             certificates,
+            is_resumed,
             owner,
             kernel,
         })
@@ -150,6 +153,11 @@ impl KernelTlsStream {
     /// The certificate chain that the client presented, its own certificate first.
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
+    }
+
+    /// Whether the handshake resumed an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     pub fn socket(&self) -> &TcpStream {

@@ -303,6 +303,11 @@ fn the_claims_of_a_token_are_checked_against_the_rules() {
         error_text,
         "it is of the issuer https://other, not of https://issuer"
     );
+    // An issuer may take these texts from its clients.
+    for forged in [json!({ "iss": "a\nb" }), json!({ "aud": ["a\nb"] })] {
+        let text = error(forged).to_string();
+        assert!(text.contains(r"a\nb") && !text.contains('\n'), "{text}");
+    }
     for scope in [json!(""), json!(["a", " "]), json!(["a", "a "]), json!([1])] {
         assert_eq!(error(json!({ "scope": scope })), claim("scope"));
     }

@@ -24,7 +24,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (Metric::ConnectionsClosed, "kafka_server_socket_server_metrics_connection_close", "Connections closed"),
         (Metric::ConnectionsIdle, "ottla_connections_idle", "Connections closed after connections.max.idle.ms"),
         (Metric::ExpiredConnectionsKilled, "kafka_server_socket_server_metrics_expired_connections_killed_count", "Connections closed because a request came after their session had expired"),
-        (Metric::SuccessfulAuthentications, "kafka_server_socket_server_metrics_successful_authentication", "Logins with SASL"),
+        (Metric::SuccessfulAuthentications, "kafka_server_socket_server_metrics_successful_authentication", "Logins with SASL, and TLS handshakes of clients that need none"),
         (Metric::SuccessfulAuthenticationsWithoutReauth, "kafka_server_socket_server_metrics_successful_authentication_no_reauth", "Logins of clients that cannot reauthenticate on their connection"),
         (Metric::FailedAuthentications, "kafka_server_socket_server_metrics_failed_authentication", "Peers that failed to authenticate over TLS or SASL"),
         (Metric::SuccessfulReauthentications, "kafka_server_socket_server_metrics_successful_reauthentication", "Successful reauthentications"),
@@ -55,6 +55,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     #[rustfmt::skip]
     let gauges = [
         ("ottla_request_memory_bound_bytes", "Maximum bytes of requests: queued.max.request.bytes, or a share of the available memory", network.request_memory.total_bytes() as f64),
+        ("ottla_login_memory_available_bytes", "Bytes still available to messages of clients that have not logged in", network.login_memory.available_bytes() as f64),
         ("ottla_decoded_memory_available_bytes", "Bytes still available to decoded requests", network.decoded_memory.available_bytes() as f64),
         ("ottla_unsent_answer_bytes", "Bytes of responses in memory that their clients do not read", network.unsent_answers.bytes() as f64),
     ];

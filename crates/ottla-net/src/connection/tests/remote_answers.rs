@@ -4,10 +4,7 @@ use std::sync::mpsc;
 
 use ottla_protocol::{Chunk, Encoded};
 use ottla_sync::Semaphore;
-use ottla_testkit::certificates::{Authority, Wanted};
-use rustls::pki_types::ServerName;
 use tokio::runtime::Runtime;
-use tokio_rustls::TlsConnector;
 
 use super::*;
 
@@ -16,7 +13,6 @@ const MIB: usize = 1 << 20;
 /// The budget for remote reads. Each answer takes one unit.
 const BUDGET: usize = 10;
 const SOON: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers each Fetch from remote storage, and other requests as [`Blind`].
 struct Remote {
@@ -130,16 +126,6 @@ fn fetch(correlation_id: i32) -> Vec<u8> {
     request(ApiKey::Fetch, FETCH_VERSION, correlation_id)
 }
 
-async fn until(is_so: impl Fn() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            ottla_sync::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let waited = ottla_sync::time::timeout(PATIENCE, waiting).await;
-    waited.expect("it is so in time");
-}
-
 #[tokio::test]
 async fn others_are_answered_while_the_threads_of_the_store_are_blocked() {
     let (network, service) = (network(&[]), Remote::new(MIB));
@@ -212,33 +198,12 @@ async fn answers_leave_in_the_order_of_the_requests() {
 async fn answers_over_tls_leave_in_the_order_of_the_requests() {
     let authority = Authority::new("authority");
     let own = authority.issue(Wanted::default());
-    let network = network(&[
-        (
-            "listeners",
-            "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9094",
-        ),
-        (
-            "listener.security.protocol.map",
-            "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-        ),
-        ("ssl.keystore.type", "PEM"),
-        ("ssl.keystore.key", &own.key),
-        ("ssl.keystore.certificate.chain", &own.certificate),
-        ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.certificates", &authority.pem()),
-    ]);
-    let context = &network.context;
-    context.tls.load(&context.config()).unwrap();
-    // It trusts the authority.
-    let trusting = context.tls.of("SSL").unwrap().client();
+    let (network, trusting) = tls_network(&authority, &own, SecurityProtocol::Ssl, &[]);
     let service = Remote::new(5 * MIB);
     let store = StoreThread::of(&network);
     let blocked = store.block();
 
-    let socket = connect_to(&network, SecurityProtocol::Ssl, &service, &[]).await;
-    let name = ServerName::try_from("localhost").unwrap();
-    let connecting = TlsConnector::from(trusting).connect(name, socket);
-    let mut client = connecting.await.unwrap();
+    let mut client = connect_tls(&network, SecurityProtocol::Ssl, &service, &trusting).await;
     client.write_all(&mixed_requests()).await.unwrap();
     client.flush().await.unwrap();
     receive(&mut client, 1).await;
