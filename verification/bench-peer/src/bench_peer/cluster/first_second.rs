@@ -66,7 +66,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
 /// The brokers of a partition, after all of them have moved on by `steps`.
 fn replicas_of(bench: &Bench<'_>, partition: usize, replicas: usize, steps: usize) -> Vec<i32> {
     let brokers = &bench.cluster.brokers;
-    let of_place = |place| brokers[(partition + steps + place) % brokers.len()].node_id;
+    let of_place = |place: usize| brokers[(partition + steps + place) % brokers.len()].node_id;
     (0..replicas).map(of_place).collect()
 }
 
