@@ -13,6 +13,8 @@ import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
@@ -20,13 +22,15 @@ import java.util.function.Function;
 /**
  * Runs Kafka's command line tools one after the other in this process, since a new Java process for each would take longer
  * than the tools do. A line of standard input is a JSON object with a tool's class, arguments and standard input; the line
- * of standard output that answers it has the tool's exit status and what it has printed on both streams until then.
+ * of standard output that answers it has the tool's exit status and what it has printed on both streams. What a tool leaves
+ * to be done while its process ends (the console producer sends its last records there) is done before the answer.
  */
 public final class ToolServer {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int PATIENCE_SECONDS = 300;
-    /** How long a tool may go on after it has called the exit. The next tool waits for that. */
+    /** How long a tool may go on after it has called the exit, from another thread than its first. */
     private static final int UNWIND_MS = 2000;
+    private static final int HOOKS_MS = 60_000;
     /**
      * The tool that a thread belongs to. Its threads inherit it, so a thread that a tool leaves behind neither prints into
      * the output of the next one, nor ends it.
@@ -43,6 +47,7 @@ public final class ToolServer {
         System.setOut(switched(run -> run.out));
         System.setErr(switched(run -> run.err));
         ToolExit.catchWith(ToolServer::exited);
+        ToolExit.catchHooks(hook -> RUN.get().hooks.add(hook));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             answers.println(answer(JSON.readTree(line)));
         }
@@ -64,10 +69,18 @@ public final class ToolServer {
             throw new IllegalStateException(tool + " does not end");
         }
         thread.join(UNWIND_MS);
+        Thread last = new Thread(() -> {
+            RUN.set(run);
+            run.hooks.forEach(Runnable::run);
+        }, "hooks");
+        run.last = last;
+        last.setDaemon(true);
+        last.start();
+        last.join(HOOKS_MS);
         ObjectNode answer = JSON.createObjectNode();
         answer.put("status", run.status);
-        answer.put("out", run.printed);
-        answer.put("err", run.told);
+        answer.put("out", run.out.toString(StandardCharsets.UTF_8));
+        answer.put("err", run.err.toString(StandardCharsets.UTF_8));
         return JSON.writeValueAsString(answer);
     }
 
@@ -108,7 +121,7 @@ public final class ToolServer {
             @Override
             public void write(byte[] octets, int from, int length) throws IOException {
                 Run run = RUN.get();
-                if (run != null) {
+                if (run != null && run.mayPrint()) {
                     output.apply(run).write(octets, from, length);
                 }
             }
@@ -118,20 +131,22 @@ public final class ToolServer {
     private static final class Run {
         final ByteArrayOutputStream out = new ByteArrayOutputStream();
         final ByteArrayOutputStream err = new ByteArrayOutputStream();
+        final List<Runnable> hooks = new CopyOnWriteArrayList<>();
         final CountDownLatch ended = new CountDownLatch(1);
         int status;
-        String printed;
-        String told;
+        /** The thread that does what is left to do after the end. */
+        volatile Thread last;
 
         /** The first end counts: the process would have ended there, whatever the tool does next. */
         synchronized void end(int status) {
-            if (ended.getCount() == 0) {
-                return;
+            if (ended.getCount() > 0) {
+                this.status = status;
+                ended.countDown();
             }
-            this.status = status;
-            printed = out.toString(StandardCharsets.UTF_8);
-            told = err.toString(StandardCharsets.UTF_8);
-            ended.countDown();
+        }
+
+        boolean mayPrint() {
+            return ended.getCount() > 0 || Thread.currentThread() == last;
         }
     }
 

@@ -25,7 +25,7 @@ use super::tool_server::{ToolOutput, ToolServer};
 use super::tools::{
     API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
     ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
-    QUORUM, REASSIGN, REPLICAS, SHARE_VERIFIABLE, STORAGE, TOKENS, TOPICS, Tool,
+    QUORUM, REASSIGN, REPLICAS, STORAGE, TOKENS, TOPICS, Tool,
 };
 use super::{Side, shown};
 
@@ -204,9 +204,6 @@ pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 
-/// Kafka's tools that run in a process of their own, because they do a part of their work while it ends.
-const ALONE: [Tool; 1] = [SHARE_VERIFIABLE];
-
 /// Prefix of the lines of standard error that are compared.
 const PASSED_OVER: &str = "Skip getting offsets";
 
@@ -340,9 +337,8 @@ fn run(
             },
         }
     }
-    let is_alone = ALONE.iter().any(|it| it.command == step.tool.command);
     let output = match (server, step.tool.class_in(&tools.peer)) {
-        (Some(server), Some(class)) if !is_alone => server.run(class, &arguments, step.input)?,
+        (Some(server), Some(class)) => server.run(class, &arguments, step.input)?,
         _ => run_alone(step, tools, &arguments, dir)?,
     };
     let mut printed = without_stack_traces(&output.out).to_owned();
