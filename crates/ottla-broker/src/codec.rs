@@ -1,7 +1,8 @@
 //! Decodes request bodies and encodes responses.
 
 use ottla_net::{Answer, RequestContext, RequestError, encode_response};
-use ottla_protocol::{EncodeError, Message, Reader};
+use ottla_protocol::{EncodeError, Encoded, Message, Reader};
+use ottla_types::ErrorCode;
 
 use crate::Broker;
 
@@ -35,13 +36,25 @@ pub(crate) fn encode_in_version<M: Message>(
     response: &M,
     version: i16,
 ) -> Result<Answer, RequestError> {
-    let unanswerable = |error: EncodeError| {
-        let api = context.api_key.name();
-        RequestError::Unanswerable(format!("{api} response in version {version}: {error}"))
-    };
     let requests = broker.context.metrics.requests();
     let error = requests.on_errors(context.api_key, response, version);
-    let encoded = encode_response(context.api_key, version, context.correlation_id, response)
-        .map_err(unanswerable)?;
-    Ok(Answer::Response { encoded, error })
+    let encoded = encode_response(context.api_key, version, context.correlation_id, response);
+    answer(context, version, encoded, error)
+}
+
+/// Not generic, because each handler has a copy of [`encode`].
+fn answer(
+    context: &RequestContext,
+    version: i16,
+    encoded: Result<Encoded, EncodeError>,
+    error: ErrorCode,
+) -> Result<Answer, RequestError> {
+    match encoded {
+        Ok(encoded) => Ok(Answer::Response { encoded, error }),
+        Err(reason) => {
+            let api = context.api_key.name();
+            let reason = format!("{api} response in version {version}: {reason}");
+            Err(RequestError::Unanswerable(reason))
+        }
+    }
 }

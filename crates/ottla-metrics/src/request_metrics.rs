@@ -67,6 +67,39 @@ impl ErrorCounts {
     }
 }
 
+/// Counts the error codes of a response. Partitions usually share one error code, so a run of equal neighbours is one
+/// addition.
+struct ErrorCounter<'a> {
+    counts: &'a ErrorCounts,
+    code: i16,
+    /// How often `code` was the last code.
+    times: u64,
+    /// The first code other than `NONE`, or `NONE`.
+    first: i16,
+}
+
+impl ErrorCounter<'_> {
+    fn count(&mut self, code: i16) {
+        if code != self.code {
+            self.end_run();
+            (self.code, self.times) = (code, 0);
+            if self.first == ErrorCode::None.code() {
+                self.first = code;
+            }
+        }
+        self.times += 1;
+    }
+
+    fn end_run(&self) {
+        if self.times > 0 {
+            let error = ErrorCode::from_code(self.code);
+            self.counts
+                .of(error)
+                .fetch_add(self.times, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The request metrics of one API.
 #[derive(Debug, Default)]
 pub struct ApiMetrics {
@@ -137,28 +170,16 @@ impl RequestMetrics {
     /// Counts the error codes of a response, and returns the first other than `NONE`, or `NONE`.
     /// Kafka: `RequestChannel.updateErrorMetrics`.
     pub fn on_errors(&self, api_key: ApiKey, response: &impl Message, version: i16) -> ErrorCode {
-        let counts = self.api(api_key).errors.of_this_thread();
-        let add = |(code, count): (i16, u64)| {
-            if count > 0 {
-                let error = ErrorCode::from_code(code);
-                counts.of(error).fetch_add(count, Ordering::Relaxed);
-            }
-        };
-        // Partitions usually share one error code, so a run of equal neighbours is one addition.
         let none = ErrorCode::None.code();
-        let (mut run, mut first) = ((none, 0), none);
-        response.for_each_error_code(version, &mut |code| {
-            if code != run.0 {
-                add(run);
-                run = (code, 0);
-                if first == none {
-                    first = code;
-                }
-            }
-            run.1 += 1;
-        });
-        add(run);
-        ErrorCode::from_code(first)
+        let mut counter = ErrorCounter {
+            counts: self.api(api_key).errors.of_this_thread(),
+            code: none,
+            times: 0,
+            first: none,
+        };
+        response.for_each_error_code(version, &mut |code| counter.count(code));
+        counter.end_run();
+        ErrorCode::from_code(counter.first)
     }
 
     /// The kernel accepted the last byte of the response. `origin` is called if the request was slow.

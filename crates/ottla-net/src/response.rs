@@ -10,6 +10,13 @@ pub fn encode_response<M: Message>(
     correlation_id: i32,
     response: &M,
 ) -> Result<Encoded, EncodeError> {
+    let mut encoder = start(api_key, version, correlation_id)?;
+    response.encode(&mut encoder, version)?;
+    with_length(encoder)
+}
+
+/// Encodes what precedes the body. Not generic, because each handler has a copy of [`encode_response`].
+fn start(api_key: ApiKey, version: i16, correlation_id: i32) -> Result<Encoder, EncodeError> {
     let header = ResponseHeader {
         correlation_id,
         ..Default::default()
@@ -18,8 +25,7 @@ pub fn encode_response<M: Message>(
     // A placeholder: the length is known only after the body is encoded.
     encoder.i32(0);
     header.encode(&mut encoder, api_key.response_header_version(version))?;
-    response.encode(&mut encoder, version)?;
-    with_length(encoder)
+    Ok(encoder)
 }
 
 /// Encodes bytes without a header, preceded by their length.

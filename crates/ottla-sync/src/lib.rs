@@ -2,10 +2,10 @@
 //! of a simulation.
 //!
 //! Without the feature `simulation`, every name re-exports the type of `parking_lot`, `tokio`,
-//! `arc-swap` or the standard library, at no cost. With it, the types first check whether the
-//! caller is a simulated thread ([`simulation::run`]). For a simulated caller, the seed schedules
-//! the threads, and time, random numbers and files are simulated; for others, the real types are
-//! used. One build of a workspace therefore serves simulations and all other tests.
+//! `arc-swap` or the standard library, at no cost. Only tasks are boxed. With it, the types first
+//! check whether the caller is a simulated thread ([`simulation::run`]). For a simulated caller, the
+//! seed schedules the threads, and time, random numbers and files are simulated; for others, the
+//! real types are used. One build of a workspace therefore serves simulations and all other tests.
 
 use std::pin::Pin;
 

@@ -41,8 +41,11 @@ pub mod thread {
 }
 
 pub mod task {
+    use std::fmt;
+    use std::ops::{Deref, DerefMut};
+
     pub use tokio::runtime::{EnterGuard, Handle, TryCurrentError};
-    pub use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet, spawn_blocking, yield_now};
+    pub use tokio::task::{AbortHandle, JoinError, JoinHandle, yield_now};
 
     use crate::BoxFuture;
 
@@ -56,6 +59,60 @@ pub mod task {
     {
         let future: BoxFuture<'static, F::Output> = Box::pin(future);
         tokio::spawn(future)
+    }
+
+    /// As `tokio::task::spawn_blocking`. The closure is boxed, as the future of [`spawn`].
+    #[track_caller]
+    pub fn spawn_blocking<T: Send + 'static>(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
+        tokio::task::spawn_blocking(work)
+    }
+
+    /// As `tokio::task::JoinSet`. Its futures are boxed, as those of [`spawn`].
+    pub struct JoinSet<T>(tokio::task::JoinSet<T>);
+
+    impl<T: Send + 'static> JoinSet<T> {
+        pub fn new() -> JoinSet<T> {
+            JoinSet(tokio::task::JoinSet::new())
+        }
+
+        #[track_caller]
+        pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) -> AbortHandle {
+            let future: BoxFuture<'static, T> = Box::pin(future);
+            self.0.spawn(future)
+        }
+
+        pub async fn join_all(self) -> Vec<T> {
+            self.0.join_all().await
+        }
+    }
+
+    impl<T: Send + 'static> Default for JoinSet<T> {
+        fn default() -> Self {
+            JoinSet::new()
+        }
+    }
+
+    impl<T> Deref for JoinSet<T> {
+        type Target = tokio::task::JoinSet<T>;
+
+        fn deref(&self) -> &Self::Target {
+            &self.0
+        }
+    }
+
+    impl<T> DerefMut for JoinSet<T> {
+        fn deref_mut(&mut self) -> &mut Self::Target {
+            &mut self.0
+        }
+    }
+
+    impl<T> fmt::Debug for JoinSet<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt(f)
+        }
     }
 
     /// The number of worker threads of the caller's runtime and their total busy time.

@@ -26,6 +26,7 @@ mod share_tools;
 mod side;
 mod streams_tools;
 mod tool_pairs;
+mod tool_server;
 pub mod tools;
 mod transaction_tools;
 

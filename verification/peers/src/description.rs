@@ -215,11 +215,15 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
-        let moved = self.peer.moved_tools.get(name);
-        let name = moved.map_or(name, String::as_str);
         let mut command = self.command(&self.in_suites(&self.peer.tool), &BTreeMap::new());
-        command.arg(name);
+        command.arg(self.tool_class(name));
         command
+    }
+
+    /// The name of a tool in this peer, by its name in the version of `peers/kafka.toml`.
+    pub fn tool_class<'a>(&'a self, name: &'a str) -> &'a str {
+        let moved = self.peer.moved_tools.get(name);
+        moved.map_or(name, String::as_str)
     }
 
     pub(super) fn format_command(

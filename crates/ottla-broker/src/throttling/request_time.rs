@@ -56,31 +56,55 @@ pub(crate) async fn throttled<R: Message>(
     context: &RequestContext,
     answer: impl Future<Output = R>,
 ) -> R {
-    let endpoint = Endpoint::of(context.listener());
-    let counts_to = match broker.quotas.request.is_set() && !is_before_login(context) {
-        true => counts_to(context.api_key, endpoint),
-        false => CountsTo::ItsHandler,
-    };
+    let counts_to = charged(broker, context);
     let is_charged = matches!(counts_to, CountsTo::Client | CountsTo::Nobody);
     // Pinned here, so that it is not moved into one future after the other.
     let (mut response, worked) = timed(pin!(answer), is_charged).await;
-    if !is_charged {
-        broker.pause(context, response.throttle_time_ms().max(0) as u64);
-        return response;
-    }
-    if counts_to == CountsTo::Nobody {
-        broker.count_exempt_time(Some(worked));
-        return response;
-    }
-    let throttle_ms = broker.count_time(context, worked);
     let of_others = response.throttle_time_ms();
-    if wire_ms(throttle_ms) > of_others {
-        let request = &broker.quotas.request;
-        request.on_throttled(context, throttle_ms, broker.now_ms());
-        response.set_throttle_time_ms(wire_ms(throttle_ms));
+    if let Some(throttle_ms) = charge(broker, context, counts_to, worked, of_others) {
+        response.set_throttle_time_ms(throttle_ms);
     }
-    broker.pause(context, throttle_ms.max(of_others.max(0) as u64));
     response
+}
+
+/// What the time of this request is charged to, if the quota is set anywhere.
+fn charged(broker: &Broker, context: &RequestContext) -> CountsTo {
+    match broker.quotas.request.is_set() && !is_before_login(context) {
+        true => counts_to(context.api_key, Endpoint::of(context.listener())),
+        false => CountsTo::ItsHandler,
+    }
+}
+
+/// Charges the time of a request, and throttles its client. `of_others` is the throttle time of the response; returns the
+/// time of this quota if it is longer. Not generic, because each handler has a copy of [`throttled`].
+fn charge(
+    broker: &Broker,
+    context: &RequestContext,
+    counts_to: CountsTo,
+    worked: Duration,
+    of_others: i32,
+) -> Option<i32> {
+    let others_ms = of_others.max(0) as u64;
+    match counts_to {
+        CountsTo::ItsHandler | CountsTo::WhatIsInside => {
+            broker.pause(context, others_ms);
+            None
+        }
+        CountsTo::Nobody => {
+            broker.count_exempt_time(Some(worked));
+            None
+        }
+        CountsTo::Client => {
+            let throttle_ms = broker.count_time(context, worked);
+            let is_longer = wire_ms(throttle_ms) > of_others;
+            if is_longer {
+                let request = &broker.quotas.request;
+                request.on_throttled(context, throttle_ms, broker.now_ms());
+            }
+            broker.pause(context, throttle_ms.max(others_ms));
+            is_longer.then(|| wire_ms(throttle_ms))
+        }
+    }
 }
 
 /// The result of a future, and how long it was polled, if that `is_measured`. One function for both, because each place

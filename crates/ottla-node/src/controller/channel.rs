@@ -25,10 +25,9 @@ use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::{EnvelopeRequest, RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiKey, ApiRequest, EncodeError, Message, Reader};
-use ottla_sync::ArcSwapOption;
-use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::time::{sleep, timeout_at};
+use ottla_sync::{ArcSwapOption, BoxFuture, Mutex};
 use ottla_types::{BrokerId, ErrorCode};
 use std::time::Instant;
 
@@ -104,9 +103,27 @@ struct Connected {
     controller: BrokerId,
 }
 
+/// A request, and the place of its response. Hides their types from the code that connects and retries, so that this code
+/// is generated once instead of for each type of request.
+trait Exchange: Send {
+    fn api(&self) -> ApiKey;
+
+    /// Sends the request on this connection, and keeps the response. Returns whether the response says that the other node
+    /// is not the active controller.
+    fn send_on<'a>(
+        &'a mut self,
+        connection: &'a PeerConnection,
+    ) -> BoxFuture<'a, Result<bool, PeerError>>;
+}
+
+struct Typed<'r, R: ApiRequest> {
+    request: &'r R,
+    response: Option<R::Response>,
+}
+
 /// The outcome of one attempt.
-enum Attempt<T> {
-    Answered(T),
+enum Attempt {
+    Answered,
     /// A retry would have the same outcome.
     Refused(ErrorCode),
     /// Why the attempt failed. It can be retried.
@@ -150,7 +167,10 @@ impl ControllerChannel {
     /// Sends a request of the broker itself. Returns `REQUEST_TIMED_OUT` if no controller answered
     /// in time; whether the request was executed is unknown then. Returns `NOT_CONTROLLER` if this
     /// node has become the leader itself.
-    pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ErrorCode> {
+    pub async fn send<R>(&self, request: &R) -> Result<R::Response, ErrorCode>
+    where
+        R: ApiRequest<Response: Send> + Sync,
+    {
         let line = match R::API_KEY {
             ApiKey::BrokerHeartbeat | ApiKey::BrokerRegistration => &self.heartbeats,
             ApiKey::AlterPartition => &self.alter_partition,
@@ -166,25 +186,43 @@ impl ControllerChannel {
         context: &RequestContext,
         request: &R,
     ) -> Result<R::Response, ErrorCode> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            let api = R::API_KEY;
-            tracing::error!("{what} {api} that is forwarded to the controller: {error}");
-            ErrorCode::UnknownServerError
-        };
-        let envelope = envelope(context, request)
-            .map_err(|error| failed("cannot encode the request for", &error))?;
-        let response = self.forwarding.send(&self.who_leads, &envelope).await?;
-        match ErrorCode::from_code(response.error_code) {
-            ErrorCode::None => {}
-            // The controller is older than this broker and does not support the request.
-            ErrorCode::UnsupportedVersion => return Err(ErrorCode::UnsupportedVersion),
-            code => return Err(failed("the controller refuses the envelope of", &code)),
-        }
-        let mut reader = Reader::new(response.response_data.unwrap_or_default());
-        let version = context.api_version;
-        ResponseHeader::decode(&mut reader, R::API_KEY.response_header_version(version))
-            .and_then(|_| R::Response::decode(&mut reader, version))
-            .map_err(|error| failed("cannot read the response to", &error))
+        let (api, version) = (R::API_KEY, context.api_version);
+        let body = request.encode_to_bytes(version);
+        let mut reader = self.forward_encoded(context, api, body).await?;
+        R::Response::decode(&mut reader, version)
+            .map_err(|error| not_forwarded("cannot read the response to", api, &error))
+    }
+
+    /// Returns the position after the header of the response. Only encoding and decoding are generated for each type of
+    /// request.
+    fn forward_encoded<'a>(
+        &'a self,
+        context: &'a RequestContext,
+        api: ApiKey,
+        body: Result<Bytes, EncodeError>,
+    ) -> BoxFuture<'a, Result<Reader, ErrorCode>> {
+        Box::pin(async move {
+            let envelope = body
+                .and_then(|body| envelope(context, api, &body))
+                .map_err(|error| not_forwarded("cannot encode the request for", api, &error))?;
+            let response = self.forwarding.send(&self.who_leads, &envelope).await?;
+            match ErrorCode::from_code(response.error_code) {
+                ErrorCode::None => {}
+                // The controller is older than this broker and does not support the request.
+                ErrorCode::UnsupportedVersion => return Err(ErrorCode::UnsupportedVersion),
+                code => {
+                    let what = "the controller refuses the envelope of";
+                    return Err(not_forwarded(what, api, &code));
+                }
+            }
+            let mut reader = Reader::new(response.response_data.unwrap_or_default());
+            ResponseHeader::decode(
+                &mut reader,
+                api.response_header_version(context.api_version),
+            )
+            .map_err(|error| not_forwarded("cannot read the response to", api, &error))?;
+            Ok(reader)
+        })
     }
 
     /// Why heartbeats do not reach the controller, if they do not.
@@ -218,11 +256,34 @@ impl PurposeChannel {
         }
     }
 
-    async fn send<R: ApiRequest>(
+    async fn send<R>(&self, who_leads: &WhoLeads, request: &R) -> Result<R::Response, ErrorCode>
+    where
+        R: ApiRequest<Response: Send> + Sync,
+    {
+        let mut exchange = Typed {
+            request,
+            response: None,
+        };
+        self.retry(who_leads, &mut exchange).await?;
+        Ok(exchange
+            .response
+            .expect("an exchange that was answered has its response"))
+    }
+
+    /// Repeats the exchange until it is answered or refused, or the time is over.
+    fn retry<'a>(
+        &'a self,
+        who_leads: &'a WhoLeads,
+        exchange: &'a mut dyn Exchange,
+    ) -> BoxFuture<'a, Result<(), ErrorCode>> {
+        Box::pin(self.retry_unboxed(who_leads, exchange))
+    }
+
+    async fn retry_unboxed(
         &self,
         who_leads: &WhoLeads,
-        request: &R,
-    ) -> Result<R::Response, ErrorCode> {
+        exchange: &mut dyn Exchange,
+    ) -> Result<(), ErrorCode> {
         let far_away = Duration::from_secs(60 * 60 * 24 * 365);
         let begun = ottla_sync::time::now();
         let deadline = begun + self.retry_timeout.unwrap_or(far_away);
@@ -232,7 +293,7 @@ impl PurposeChannel {
         loop {
             let attempt = match who_leads() {
                 Ok(leader) => ottla_sync::select! {
-                    attempt = attempt(self, &mut connected, &leader, request, deadline) => attempt,
+                    attempt = attempt(self, &mut connected, &leader, &mut *exchange, deadline) => attempt,
                     () = another_leads(who_leads, leader.id) => {
                         *connected = None;
                         Attempt::Failed(format!("controller {} is no longer the leader", leader.id))
@@ -241,15 +302,15 @@ impl PurposeChannel {
                 Err(reason) => Attempt::Failed(reason),
             };
             let reason = match attempt {
-                Attempt::Answered(response) => {
+                Attempt::Answered => {
                     *self.trouble.lock() = None;
-                    return Ok(response);
+                    return Ok(());
                 }
                 Attempt::Refused(code) => return Err(code),
                 Attempt::Failed(reason) => reason,
             };
             if ottla_sync::time::now() - begun > NOTEWORTHY {
-                let api = R::API_KEY;
+                let api = exchange.api();
                 self.complaints.say(|| {
                     tracing::warn!("cannot reach the controller yet ({api}): {reason}");
                 });
@@ -263,14 +324,39 @@ impl PurposeChannel {
     }
 }
 
+impl<R> Exchange for Typed<'_, R>
+where
+    R: ApiRequest<Response: Send> + Sync,
+{
+    fn api(&self) -> ApiKey {
+        R::API_KEY
+    }
+
+    fn send_on<'a>(
+        &'a mut self,
+        connection: &'a PeerConnection,
+    ) -> BoxFuture<'a, Result<bool, PeerError>> {
+        Box::pin(async move {
+            let version = connection.version(R::API_KEY)?;
+            let response = connection.send(self.request).await?;
+            let mut is_led_elsewhere = false;
+            response.for_each_error_code(version, &mut |code| {
+                is_led_elsewhere |= code == ErrorCode::NotController.code();
+            });
+            self.response = Some(response);
+            Ok(is_led_elsewhere)
+        })
+    }
+}
+
 /// Connects if necessary, and sends a request once.
-async fn attempt<R: ApiRequest>(
+async fn attempt(
     line: &PurposeChannel,
     connected: &mut Option<Connected>,
     leader: &ActiveController,
-    request: &R,
+    exchange: &mut dyn Exchange,
     deadline: Instant,
-) -> Attempt<R::Response> {
+) -> Attempt {
     if leader.id == line.own_id {
         return Attempt::Refused(ErrorCode::NotController);
     }
@@ -296,25 +382,15 @@ async fn attempt<R: ApiRequest>(
     let Some(Connected { connection, .. }) = connected else {
         unreachable!("it was connected above, or the attempt has failed");
     };
-    let answer = async {
-        let version = connection.version(R::API_KEY)?;
-        let response = connection.send(request).await?;
-        Ok::<_, PeerError>((response, version))
-    };
     // An attempt that begins late has less time than a request otherwise has.
-    let Ok(answered) = timeout_at(deadline, answer).await else {
+    let answered = timeout_at(deadline, exchange.send_on(connection)).await;
+    let Ok(answered) = answered else {
         *connected = None;
         return Attempt::Failed(format!("controller {} does not answer", leader.id));
     };
     match answered {
-        Ok((response, version)) => {
-            let mut is_led_elsewhere = false;
-            response.for_each_error_code(version, &mut |code| {
-                is_led_elsewhere |= code == ErrorCode::NotController.code();
-            });
-            if !is_led_elsewhere {
-                return Attempt::Answered(response);
-            }
+        Ok(false) => Attempt::Answered,
+        Ok(true) => {
             *connected = None;
             Attempt::Failed(format!("node {} is not the active controller", leader.id))
         }
@@ -358,16 +434,14 @@ fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.max(1) as u64)
 }
 
-/// Wraps a client's request, as it was received, with the client's principal and address.
-fn envelope<R: ApiRequest>(
-    context: &RequestContext,
-    request: &R,
-) -> Result<EnvelopeRequest, EncodeError> {
-    let body = request.encode_to_bytes(context.api_version)?;
-    envelope_of(context, R::API_KEY, &body)
+/// Logs why a client's request was not forwarded, or why its response is unreadable.
+fn not_forwarded(what: &str, api: ApiKey, error: &dyn std::fmt::Display) -> ErrorCode {
+    tracing::error!("{what} {api} that is forwarded to the controller: {error}");
+    ErrorCode::UnknownServerError
 }
 
-fn envelope_of(
+/// Wraps a client's request, as it was received, with the client's principal and address.
+fn envelope(
     context: &RequestContext,
     api: ApiKey,
     body: &[u8],

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 pub use tokio::runtime::TryCurrentError;
 
 use super::thread;
+use crate::BoxFuture;
 use crate::simulation::executor::{self, TaskId};
 use crate::simulation::join::JoinState;
 use crate::simulation::world;
@@ -115,17 +116,25 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    let future: BoxFuture<'static, F::Output> = Box::pin(future);
+    spawn_boxed(future, Location::caller())
+}
+
+/// Boxed, as in the product: the code of tasks is generated for each type of result, not for each task.
+fn spawn_boxed<T: Send + 'static>(
+    future: BoxFuture<'static, T>,
+    at: &'static Location<'static>,
+) -> JoinHandle<T> {
     match world::is_simulated() {
-        true => spawn_simulated(future, Location::caller()),
+        true => spawn_simulated(future, at),
         false => JoinHandle(Kind::Tokio(tokio::spawn(future))),
     }
 }
 
-fn spawn_simulated<F>(future: F, at: &'static Location<'static>) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
+fn spawn_simulated<T: Send + 'static>(
+    future: BoxFuture<'static, T>,
+    at: &'static Location<'static>,
+) -> JoinHandle<T> {
     let state = JoinState::new();
     let completion = state.completion();
     let task = async move { completion.complete(future.await) };
@@ -133,10 +142,17 @@ where
     JoinHandle(Kind::Simulated(Some(id), state))
 }
 
+type BoxedWork<T> = Box<dyn FnOnce() -> T + Send>;
+
 /// In the simulation a new thread, because nothing depends on the size of the blocking pool.
 pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
+    let work: BoxedWork<T> = Box::new(work);
+    spawn_boxed_work(work)
+}
+
+fn spawn_boxed_work<T: Send + 'static>(work: BoxedWork<T>) -> JoinHandle<T> {
     if !world::is_simulated() {
         return JoinHandle(Kind::Tokio(tokio::task::spawn_blocking(work)));
     }
@@ -196,6 +212,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let future: BoxFuture<'static, F::Output> = Box::pin(future);
         match &self.0 {
             Some(handle) => JoinHandle(Kind::Tokio(handle.spawn(future))),
             None => spawn_simulated(future, Location::caller()),
@@ -206,9 +223,10 @@ impl Handle {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
+        let work: BoxedWork<T> = Box::new(work);
         match &self.0 {
             Some(handle) => JoinHandle(Kind::Tokio(handle.spawn_blocking(work))),
-            None => spawn_blocking(work),
+            None => spawn_boxed_work(work),
         }
     }
 
@@ -265,22 +283,11 @@ impl<T: Send + 'static> JoinSet<T> {
 
     #[track_caller]
     pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) -> AbortHandle {
+        let future: BoxFuture<'static, T> = Box::pin(future);
         match &mut self.0 {
             SetKind::Tokio(set) => AbortHandle(AbortKind::Tokio(set.spawn(future))),
             SetKind::Simulated(tasks) => {
                 let task = spawn_simulated(future, Location::caller());
-                let handle = task.abort_handle();
-                tasks.push(task);
-                handle
-            }
-        }
-    }
-
-    pub fn spawn_blocking(&mut self, work: impl FnOnce() -> T + Send + 'static) -> AbortHandle {
-        match &mut self.0 {
-            SetKind::Tokio(set) => AbortHandle(AbortKind::Tokio(set.spawn_blocking(work))),
-            SetKind::Simulated(tasks) => {
-                let task = spawn_blocking(work);
                 let handle = task.abort_handle();
                 tasks.push(task);
                 handle

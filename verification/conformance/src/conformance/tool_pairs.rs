@@ -7,6 +7,8 @@
 //!
 //! Standard error is not compared, because its wording is Ottla's own, except for the lines that
 //! report something skipped, which scripts search for.
+//!
+//! Kafka's tools run in one Java process per broker.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,6 +21,7 @@ use super::clients::{Client, PAIRS};
 use super::comparison::{self, KnownDifferences, Line};
 use super::printed::{Compared, SUBJECTS, without_stack_traces};
 use super::repeated::Found;
+use super::tool_server::{ToolOutput, ToolServer};
 use super::tools::{
     API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
     ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
@@ -267,17 +270,22 @@ fn steps_on(
     dir: &Path,
 ) -> Result<(Vec<Line>, Vec<Line>)> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let start = |tools: &Side| -> Result<Option<ToolServer>> {
+        let has_classes = tools.peer.class_path().is_some();
+        has_classes
+            .then(|| ToolServer::start(&tools.peer, dir))
+            .transpose()
+    };
+    let mut servers = [start(&sides[0])?, start(&sides[1])?];
     let (mut left, mut right) = (Vec::new(), Vec::new());
     for (index, step) in steps.iter().enumerate() {
         let name = format!(
             "{} {index}: {} {}",
             broker.label, step.tool.command, step.arguments
         );
-        for (tools, subject, lines) in [
-            (&sides[0], SUBJECTS[0], &mut left),
-            (&sides[1], SUBJECTS[1], &mut right),
-        ] {
-            let outcome = run(step, tools, broker, subject, dir)
+        for (side, lines) in [&mut left, &mut right].into_iter().enumerate() {
+            let (tools, subject) = (&sides[side], SUBJECTS[side]);
+            let outcome = run(step, tools, servers[side].as_mut(), broker, subject, dir)
                 .with_context(|| format!("{name}, by {}", tools.label))?;
             lines.push(Line {
                 step: name.clone(),
@@ -292,6 +300,7 @@ fn steps_on(
 fn run(
     step: &Step,
     tools: &Side,
+    server: Option<&mut ToolServer>,
     broker: &Side,
     subject: &str,
     dir: &Path,
@@ -308,22 +317,54 @@ fn run(
         &topics,
         format!(r#"{{"topics":[{{"topic":"pairs-{subject}"}}],"version":1}}"#),
     )?;
-    let mut command = step.tool.of(&tools.peer);
+    let mut arguments: Vec<String> = Vec::new();
     for word in step.arguments.split_whitespace() {
         match word {
-            "BROKER" => command.args(["--bootstrap-server", &broker.node.bootstrap()]),
-            "ADDRESS" => command.arg(broker.node.bootstrap()),
-            "FILE" => command.arg(&file),
-            "TOPICS" => command.arg(&topics),
+            "BROKER" => {
+                arguments.extend(["--bootstrap-server".to_owned(), broker.node.bootstrap()])
+            }
+            "ADDRESS" => arguments.push(broker.node.bootstrap()),
+            "FILE" => arguments.push(file.display().to_string()),
+            "TOPICS" => arguments.push(topics.display().to_string()),
             word => match (word.strip_prefix("AS-"), &broker.logins) {
-                (Some(user), Some(logins)) => command
-                    .args(["--bootstrap-server", &logins.bootstrap, "--command-config"])
-                    .arg(logins.of(user)),
-                _ => command.arg(word.replace("SUBJECT", subject)),
+                (Some(user), Some(logins)) => arguments.extend([
+                    "--bootstrap-server".to_owned(),
+                    logins.bootstrap.clone(),
+                    "--command-config".to_owned(),
+                    logins.of(user).display().to_string(),
+                ]),
+                _ => arguments.push(word.replace("SUBJECT", subject)),
             },
-        };
+        }
     }
-    let mut child = command
+    let output = match (server, step.tool.class_in(&tools.peer)) {
+        (Some(server), Some(class)) => server.run(class, &arguments, step.input)?,
+        _ => run_alone(step, tools, &arguments, dir)?,
+    };
+    let mut printed = without_stack_traces(&output.out).to_owned();
+    for line in output
+        .err
+        .lines()
+        .filter(|line| line.starts_with(PASSED_OVER))
+    {
+        printed.push('\n');
+        printed += line;
+    }
+    for port in &broker.ports {
+        printed = without_port(&printed, *port);
+    }
+    Ok(json!({
+        "status": output.status,
+        "out": step.compared.lines(&printed, subject),
+    }))
+}
+
+/// Runs a side's tool in a process of its own.
+fn run_alone(step: &Step, tools: &Side, arguments: &[String], dir: &Path) -> Result<ToolOutput> {
+    let mut child = step
+        .tool
+        .of(&tools.peer)
+        .args(arguments)
         .current_dir(dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -334,20 +375,11 @@ fn run(
     let _ = stdin.write_all(step.input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output()?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let mut printed = without_stack_traces(&printed).to_owned();
-    let told = String::from_utf8_lossy(&output.stderr);
-    for line in told.lines().filter(|line| line.starts_with(PASSED_OVER)) {
-        printed.push('\n');
-        printed += line;
-    }
-    for port in &broker.ports {
-        printed = without_port(&printed, *port);
-    }
-    Ok(json!({
-        "status": output.status.code(),
-        "out": step.compared.lines(&printed, subject),
-    }))
+    Ok(ToolOutput {
+        status: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
 }
 
 /// Masks the broker's port if it is a whole number, not digits of another number such as a rate.

@@ -19,6 +19,11 @@ impl Tool {
             None => self.command,
         })
     }
+
+    /// Its class, if the peer's tools are in Java.
+    pub fn class_in(self, peer: &InstalledPeer) -> Option<&str> {
+        peer.class_path().map(|_| peer.tool_class(self.class))
+    }
 }
 
 macro_rules! tools {
