@@ -289,7 +289,10 @@ impl Coordinator for GroupCoordinator {
         //    Kafka.
         // The retries of timers above are due earlier.
         for group in restored.iter().filter_map(|group_id| self.group(group_id)) {
-            self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects);
+            match group {
+                Group::Classic(group) => group.on_restored(&mut effects),
+                group => self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects),
+            }
         }
         self.finish(effects)
     }
