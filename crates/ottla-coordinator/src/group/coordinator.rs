@@ -303,6 +303,11 @@ impl Coordinator for GroupCoordinator {
         let late: Vec<_> = self.deferred.drain(first..after).collect();
         let mut effects = self.effects();
         for (_, deferred) in late {
+            if let Deferred::ReplyAndTimers(_, timers) = &deferred {
+                // The write may still be committed. The member would then be in the group without a
+                // session timer.
+                effects.set_missing_timers(timers);
+            }
             self.settle(deferred, Err(ErrorCode::RequestTimedOut), now, &mut effects);
         }
         self.finish(effects)
