@@ -288,10 +288,11 @@ impl Coordinator for GroupCoordinator {
         // 3. Nothing removes the member, which keeps its partitions until the next election, as in
         //    Kafka.
         // The retries of timers above are due earlier.
-        for group in restored.iter().filter_map(|group_id| self.group(group_id)) {
-            match group {
-                Group::Classic(group) => group.on_restored(&mut effects),
-                group => self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects),
+        for group_id in &restored {
+            if let Some(Group::Classic(group)) = self.group_mut(group_id) {
+                group.on_restored(&mut effects);
+            } else if let Some(group) = self.group(group_id) {
+                self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects);
             }
         }
         self.finish(effects)

@@ -128,10 +128,7 @@ impl GroupCoordinator {
         if let Some(group) = self.group_mut(group_id) {
             refuse_parked(group, ErrorCode::RebalanceInProgress, effects);
         }
-        if let Some(Group::Classic(group)) = self.group_mut(group_id) {
-            // Their timers have no effect while the group is of another kind, so nothing would
-            // remove them.
-            group.clear_pending_join_members();
+        if let Some(group) = self.classic_group(group_id) {
             effects.cancel_timer(group.join_timer());
             effects.cancel_timer(group.sync_timer());
             group.keep_sessions(effects);

@@ -33,8 +33,11 @@ impl ClassicGroup {
     }
 
     /// Called when the log has refused the records with which another kind of group replaced this
-    /// one. The timers of its rebalance were cancelled, and those of its members may have expired.
-    pub(super) fn on_restored(&self, effects: &mut Effects) {
+    /// one, or with which it was deleted. The timers of its rebalance were cancelled, and those of
+    /// its members may have expired without an effect.
+    pub(super) fn on_restored(&mut self, effects: &mut Effects) {
+        // Nothing would remove them. If they are alive, they join again without a member ID.
+        self.clear_pending_join_members();
         self.keep_sessions(effects);
         match self.state() {
             ClassicGroupState::Empty => {}
