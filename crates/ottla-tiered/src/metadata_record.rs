@@ -15,9 +15,9 @@ use ottla_protocol::storage_records::{
     remote_partition_delete_metadata_record as delete_record,
 };
 use ottla_protocol::{DecodeError, EncodeError};
-use ottla_types::{BrokerId, Offset, PartitionIndex, Timestamp};
+use ottla_types::{BrokerId, Offset, PartitionIndex, Timestamp, Uuid};
 
-use crate::leader_epochs::{EpochEntry, LeaderEpochs};
+use crate::leader_epochs::EpochEntry;
 use crate::remote_segment::{
     CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata, RemoteSegment, RemoteSegmentError, RemoteSegmentUpdate,
@@ -120,6 +120,67 @@ partition_entry!(read_segment_partition, segment_partition, segment_record);
 partition_entry!(read_update_partition, update_partition, update_record);
 partition_entry!(read_delete_partition, delete_partition, delete_record);
 
+/// The conversions of the fields of a segment other than its ID, in the two messages that have them.
+macro_rules! segment_fields {
+    ($read:ident, $write:ident, $module:ident, $Record:ident) => {
+        fn $read(id: Uuid, record: &$Record) -> Result<RemoteSegment, RemoteLogMetadataError> {
+            let epochs = record.segment_leader_epochs.iter();
+            let segment = RemoteSegment {
+                id,
+                start_offset: Offset(record.start_offset),
+                end_offset: Offset(record.end_offset),
+                max_timestamp: Timestamp(record.max_timestamp_ms),
+                broker_id: BrokerId(record.broker_id),
+                event_timestamp: Timestamp(record.event_timestamp_ms),
+                segment_size_bytes: record.segment_size_in_bytes,
+                custom_metadata: record.custom_metadata.clone().map(CustomMetadata),
+                state: segment_state(record.remote_log_segment_state)?,
+                segment_leader_epochs: epochs
+                    .map(|entry| EpochEntry::new(entry.leader_epoch, entry.offset))
+                    .collect(),
+                is_txn_index_empty: record.txn_index_empty,
+            };
+            segment.check()?;
+            Ok(segment)
+        }
+
+        fn $write(segment: &RemoteSegment) -> $Record {
+            let epochs = segment.segment_leader_epochs.entries().iter();
+            let entry = |entry: &EpochEntry| $module::SegmentLeaderEpochEntry {
+                leader_epoch: entry.epoch.0,
+                offset: entry.start_offset.0,
+                ..Default::default()
+            };
+            $Record {
+                start_offset: segment.start_offset.0,
+                end_offset: segment.end_offset.0,
+                broker_id: segment.broker_id.0,
+                max_timestamp_ms: segment.max_timestamp.0,
+                event_timestamp_ms: segment.event_timestamp.0,
+                segment_leader_epochs: epochs.map(entry).collect(),
+                segment_size_in_bytes: segment.segment_size_bytes,
+                custom_metadata: to_bytes(segment.custom_metadata.as_ref()),
+                remote_log_segment_state: segment.state.id(),
+                txn_index_empty: segment.is_txn_index_empty,
+                ..Default::default()
+            }
+        }
+    };
+}
+
+segment_fields!(
+    read_segment_fields,
+    segment_fields,
+    segment_record,
+    RemoteLogSegmentMetadataRecord
+);
+segment_fields!(
+    read_snapshot_fields,
+    snapshot_fields,
+    snapshot_record,
+    RemoteLogSegmentMetadataSnapshotRecord
+);
+
 fn segment_state(id: i8) -> Result<RemoteLogSegmentState, RemoteLogMetadataError> {
     RemoteLogSegmentState::from_id(id).ok_or(RemoteLogMetadataError::UnknownSegmentState(id))
 }
@@ -127,23 +188,7 @@ fn segment_state(id: i8) -> Result<RemoteLogSegmentState, RemoteLogMetadataError
 fn read_segment(
     record: RemoteLogSegmentMetadataRecord,
 ) -> Result<RemoteLogSegmentMetadata, RemoteLogMetadataError> {
-    let epochs = record.segment_leader_epochs.iter();
-    let segment = RemoteSegment {
-        id: record.remote_log_segment_id.id,
-        start_offset: Offset(record.start_offset),
-        end_offset: Offset(record.end_offset),
-        max_timestamp: Timestamp(record.max_timestamp_ms),
-        broker_id: BrokerId(record.broker_id),
-        event_timestamp: Timestamp(record.event_timestamp_ms),
-        segment_size_bytes: record.segment_size_in_bytes,
-        custom_metadata: record.custom_metadata.map(CustomMetadata),
-        state: segment_state(record.remote_log_segment_state)?,
-        segment_leader_epochs: epochs
-            .map(|entry| EpochEntry::new(entry.leader_epoch, entry.offset))
-            .collect(),
-        is_txn_index_empty: record.txn_index_empty,
-    };
-    segment.check()?;
+    let segment = read_segment_fields(record.remote_log_segment_id.id, &record)?;
     Ok(RemoteLogSegmentMetadata {
         partition: read_segment_partition(record.remote_log_segment_id.topic_id_partition),
         segment,
@@ -151,34 +196,14 @@ fn read_segment(
 }
 
 fn segment_to_record(metadata: &RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadataRecord {
-    let segment = &metadata.segment;
-    let entry = |entry: &EpochEntry| segment_record::SegmentLeaderEpochEntry {
-        leader_epoch: entry.epoch.0,
-        offset: entry.start_offset.0,
-        ..Default::default()
-    };
     RemoteLogSegmentMetadataRecord {
         remote_log_segment_id: segment_record::RemoteLogSegmentIdEntry {
             topic_id_partition: segment_partition(&metadata.partition),
-            id: segment.id,
+            id: metadata.segment.id,
             ..Default::default()
         },
-        start_offset: segment.start_offset.0,
-        end_offset: segment.end_offset.0,
-        broker_id: segment.broker_id.0,
-        max_timestamp_ms: segment.max_timestamp.0,
-        event_timestamp_ms: segment.event_timestamp.0,
-        segment_leader_epochs: entries(&segment.segment_leader_epochs).map(entry).collect(),
-        segment_size_in_bytes: segment.segment_size_bytes,
-        custom_metadata: to_bytes(segment.custom_metadata.as_ref()),
-        remote_log_segment_state: segment.state.id(),
-        txn_index_empty: segment.is_txn_index_empty,
-        ..Default::default()
+        ..segment_fields(&metadata.segment)
     }
-}
-
-fn entries(epochs: &LeaderEpochs) -> impl Iterator<Item = &EpochEntry> {
-    epochs.entries().iter()
 }
 
 fn to_bytes(custom_metadata: Option<&CustomMetadata>) -> Option<Bytes> {
@@ -245,45 +270,13 @@ fn delete_to_record(delete: &RemotePartitionDeleteMetadata) -> RemotePartitionDe
 fn read_snapshot(
     record: RemoteLogSegmentMetadataSnapshotRecord,
 ) -> Result<RemoteSegment, RemoteLogMetadataError> {
-    let epochs = record.segment_leader_epochs.iter();
-    let segment = RemoteSegment {
-        id: record.segment_id,
-        start_offset: Offset(record.start_offset),
-        end_offset: Offset(record.end_offset),
-        max_timestamp: Timestamp(record.max_timestamp_ms),
-        broker_id: BrokerId(record.broker_id),
-        event_timestamp: Timestamp(record.event_timestamp_ms),
-        segment_size_bytes: record.segment_size_in_bytes,
-        custom_metadata: record.custom_metadata.map(CustomMetadata),
-        state: segment_state(record.remote_log_segment_state)?,
-        segment_leader_epochs: epochs
-            .map(|entry| EpochEntry::new(entry.leader_epoch, entry.offset))
-            .collect(),
-        is_txn_index_empty: record.txn_index_empty,
-    };
-    segment.check()?;
-    Ok(segment)
+    read_snapshot_fields(record.segment_id, &record)
 }
 
 fn snapshot_to_record(segment: &RemoteSegment) -> RemoteLogSegmentMetadataSnapshotRecord {
-    let entry = |entry: &EpochEntry| snapshot_record::SegmentLeaderEpochEntry {
-        leader_epoch: entry.epoch.0,
-        offset: entry.start_offset.0,
-        ..Default::default()
-    };
     RemoteLogSegmentMetadataSnapshotRecord {
         segment_id: segment.id,
-        start_offset: segment.start_offset.0,
-        end_offset: segment.end_offset.0,
-        broker_id: segment.broker_id.0,
-        max_timestamp_ms: segment.max_timestamp.0,
-        event_timestamp_ms: segment.event_timestamp.0,
-        segment_leader_epochs: entries(&segment.segment_leader_epochs).map(entry).collect(),
-        segment_size_in_bytes: segment.segment_size_bytes,
-        custom_metadata: to_bytes(segment.custom_metadata.as_ref()),
-        remote_log_segment_state: segment.state.id(),
-        txn_index_empty: segment.is_txn_index_empty,
-        ..Default::default()
+        ..snapshot_fields(segment)
     }
 }
 

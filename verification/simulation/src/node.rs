@@ -1,5 +1,6 @@
 //! A node of the cluster: a machine, its disk, and the broker or controller that runs on it.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     was_troubled: Rc<Cell<bool>>,
     /// How often it was started.
     starts: u64,
+    /// The context of each broker that has started, which all its parts hold.
+    contexts: Rc<RefCell<Vec<Weak<dyn Any>>>>,
     running: Option<Running>,
 }
 
@@ -70,6 +73,7 @@ impl Node {
             trouble: Rc::new(Cell::new(DiskTrouble::None)),
             was_troubled: Rc::new(Cell::new(false)),
             starts: 0,
+            contexts: Rc::default(),
             running: None,
         }
     }
@@ -107,7 +111,7 @@ impl Node {
         let stop = watch::Sender::new(false);
         let mut stopping = stop.subscribe();
         let broker = Rc::new(RefCell::new(Weak::new()));
-        let started = broker.clone();
+        let (started, contexts) = (broker.clone(), self.contexts.clone());
         let (trouble, was_troubled) = (self.trouble.clone(), self.was_troubled.clone());
         was_troubled.set(trouble.get() != DiskTrouble::None);
         let main = host.spawn("main", move || {
@@ -120,6 +124,8 @@ impl Node {
                     running => running.expect("the broker starts"),
                 };
                 *started.borrow_mut() = Arc::downgrade(running.broker());
+                let context = Arc::downgrade(&running.broker().context);
+                contexts.borrow_mut().push(context);
                 let stop_requested =
                     async { drop(stopping.wait_for(|is_stopping| *is_stopping).await) };
                 ottla_sync::select! {
@@ -217,6 +223,14 @@ impl Node {
     /// The broker, if the node is running and has started.
     pub fn broker(&self) -> Option<Arc<Broker>> {
         self.running.as_ref()?.broker.borrow().upgrade()
+    }
+
+    /// The number of its brokers of which a part is in memory. When the node does not run, only parts
+    /// that hold each other are.
+    pub fn brokers_in_memory(&self) -> u64 {
+        let contexts = self.contexts.borrow();
+        let kept = contexts.iter().filter(|it| it.strong_count() > 0);
+        kept.count() as u64
     }
 
     /// Kills it as SIGKILL does.

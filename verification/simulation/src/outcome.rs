@@ -49,6 +49,9 @@ pub struct Outcome {
     pub read_uncommitted: u64,
     /// Stories that were played: sequences of faults that are rarely drawn.
     pub stories: u64,
+    /// Brokers of which a part stayed in memory after their process had ended. A campaign of many
+    /// seeds would run out of memory.
+    pub leaks: u64,
 }
 
 impl Outcome {
@@ -83,5 +86,6 @@ impl Outcome {
         self.changes += other.changes;
         self.read_uncommitted += other.read_uncommitted;
         self.stories += other.stories;
+        self.leaks += other.leaks;
     }
 }

@@ -23,6 +23,7 @@ use crate::faults::FaultInjector;
 use crate::former_leaders::FormerLeaders;
 use crate::lockers;
 use crate::movers::{self, Movers};
+use crate::node::Node;
 use crate::outcome::Outcome;
 use crate::owners::Owners;
 use crate::quorum_leaders::QuorumLeaders;
@@ -262,6 +263,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     for node in &mut cluster.nodes {
         node.stop();
     }
+    outcome.leaks = cluster.nodes.iter().map(Node::brokers_in_memory).sum();
     checks.observe(&cluster);
     checks.count(&cluster, outcome);
     checks.finding().map_or(Ok(()), Err)

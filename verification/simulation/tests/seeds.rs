@@ -32,6 +32,7 @@ fn seeds_find_nothing() {
     assert!(total.given > seeds && total.commits > seeds);
     assert!(total.refused_commits > 0 && total.moved > seeds && total.locked > seeds);
     assert!(total.stories >= seeds / 4);
+    assert_eq!(total.leaks, 0);
 }
 
 #[test]

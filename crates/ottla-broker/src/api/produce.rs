@@ -11,7 +11,7 @@
 use ottla_sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -399,16 +399,14 @@ impl PendingProduce {
                     response.log_append_time_ms = log_append_time.map_or(-1, |time| time.0);
                     response.log_start_offset = log_start_offset.0;
                 });
+                let request: Weak<PendingProduce> = Arc::downgrade(self);
                 Some(PendingAppend {
                     batch,
                     required_acks: self.acks.unwrap_or(RequiredAcks::None),
                     expected_leader_epoch: None,
                     of_transaction,
                     deadline_ms,
-                    ack: Ack::Request {
-                        request: self.clone(),
-                        place,
-                    },
+                    ack: Ack::Request { request, place },
                 })
             }
             Err(refusal) => {

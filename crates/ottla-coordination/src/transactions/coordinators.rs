@@ -1,7 +1,7 @@
 //! The transaction coordinators, as far as they differ from other coordinators; the rest is in
 //! `runtime.rs`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
@@ -70,7 +70,8 @@ impl TransactionCoordinators {
 /// Passes the results of markers to the coordinator that sent them.
 struct ShardAnswers {
     shard: Arc<Shard<TransactionCoordinator>>,
-    coordinators: Arc<TransactionCoordinators>,
+    /// Weak, because they hold the sender of the markers, which holds this.
+    coordinators: Weak<TransactionCoordinators>,
 }
 
 impl MarkerAnswers for ShardAnswers {
@@ -84,8 +85,11 @@ impl MarkerAnswers for ShardAnswers {
             producer,
             ..
         } = markers;
+        let Some(coordinators) = self.coordinators.upgrade() else {
+            return;
+        };
         // A later coordinator reads the remaining work from its log.
-        let _ = self.shard.tell(&self.coordinators, |coordinator, now| {
+        let _ = self.shard.tell(&coordinators, |coordinator, now| {
             coordinator.on_markers_answered(transactional_id, *producer, answers, now)
         });
     }
@@ -149,7 +153,7 @@ impl ShardedCoordinator for TransactionCoordinator {
             Command::SendMarkers(markers) => {
                 let answers = Arc::new(ShardAnswers {
                     shard: Arc::clone(shard),
-                    coordinators: Arc::clone(coordinators),
+                    coordinators: Arc::downgrade(coordinators),
                 });
                 coordinators.marker_sender.send(markers, answers);
             }

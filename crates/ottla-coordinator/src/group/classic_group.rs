@@ -371,6 +371,10 @@ impl ClassicGroup {
         self.pending_join_members.insert(member_id);
     }
 
+    pub(crate) fn clear_pending_join_members(&mut self) {
+        self.pending_join_members.clear();
+    }
+
     /// Takes the parked JoinGroup of a member in order to answer it.
     pub(crate) fn take_awaiting_join(&mut self, member_id: &str) -> Option<JoinReply> {
         let taken = self.members.get_mut(member_id)?.awaiting_join.take();

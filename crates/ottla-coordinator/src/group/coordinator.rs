@@ -288,8 +288,12 @@ impl Coordinator for GroupCoordinator {
         // 3. Nothing removes the member, which keeps its partitions until the next election, as in
         //    Kafka.
         // The retries of timers above are due earlier.
-        for group in restored.iter().filter_map(|group_id| self.group(group_id)) {
-            self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects);
+        for group_id in &restored {
+            if let Some(Group::Classic(group)) = self.group_mut(group_id) {
+                group.on_restored(&mut effects);
+            } else if let Some(group) = self.group(group_id) {
+                self.set_member_timers(group, Effects::set_timer_if_absent, &mut effects);
+            }
         }
         self.finish(effects)
     }
@@ -300,6 +304,11 @@ impl Coordinator for GroupCoordinator {
         let late: Vec<_> = self.deferred.drain(first..after).collect();
         let mut effects = self.effects();
         for (_, deferred) in late {
+            if let Deferred::ReplyAndTimers(_, timers) = &deferred {
+                // The write may still be committed. The member would then be in the group without a
+                // session timer.
+                effects.set_missing_timers(timers);
+            }
             self.settle(deferred, Err(ErrorCode::RequestTimedOut), now, &mut effects);
         }
         self.finish(effects)

@@ -138,6 +138,17 @@ impl Effects {
         self.outcome.timers.extend(changes);
     }
 
+    /// Sets the timers among these changes that do not exist.
+    pub(super) fn set_missing_timers(&mut self, changes: &[TimerChange]) {
+        for change in changes {
+            if let TimerChange::Set { key, after_ms } = change {
+                let (key, after_ms) = (key.clone(), *after_ms);
+                let change = TimerChange::SetIfAbsent { key, after_ms };
+                self.outcome.timers.push(change);
+            }
+        }
+    }
+
     pub(super) fn command(&mut self, command: Command) {
         self.outcome.commands.push(command);
     }

@@ -122,7 +122,8 @@ impl GroupCoordinator {
         ids.filter_map(|group_id| self.share_group(group_id))
     }
 
-    /// Removes a classic group that is replaced by another kind. Its members must rejoin.
+    /// Ends a classic group that is replaced by another kind. Its members must rejoin. If the log
+    /// refuses the replacement, the group continues with `on_restored`.
     pub(super) fn end_classic_group(&mut self, group_id: &ByteString, effects: &mut Effects) {
         if let Some(group) = self.group_mut(group_id) {
             refuse_parked(group, ErrorCode::RebalanceInProgress, effects);
@@ -130,6 +131,7 @@ impl GroupCoordinator {
         if let Some(group) = self.classic_group(group_id) {
             effects.cancel_timer(group.join_timer());
             effects.cancel_timer(group.sync_timer());
+            group.keep_sessions(effects);
         }
         self.metadata.forget_group(group_id);
     }

@@ -32,6 +32,42 @@ impl ClassicGroup {
         }
     }
 
+    /// Called when the log has refused the records with which another kind of group replaced this
+    /// one, or with which it was deleted. The timers of its rebalance were cancelled, and those of
+    /// its members may have expired without an effect.
+    pub(super) fn on_restored(&mut self, effects: &mut Effects) {
+        // Nothing would remove them. If they are alive, they join again without a member ID.
+        self.clear_pending_join_members();
+        self.keep_sessions(effects);
+        match self.state() {
+            ClassicGroupState::Empty => {}
+            ClassicGroupState::PreparingRebalance => {
+                let after_ms = match self.initial_delay {
+                    Some(delay) => delay.delay_ms,
+                    None => self.rebalance_timeout_ms(),
+                };
+                effects.set_timer_if_absent(self.join_timer(), after_ms);
+            }
+            ClassicGroupState::CompletingRebalance | ClassicGroupState::Stable => {
+                if !self.has_received_sync_from_all_members() {
+                    effects.set_timer_if_absent(self.sync_timer(), self.rebalance_timeout_ms());
+                }
+            }
+        }
+    }
+
+    /// Gives each member without a session timer one session timeout to send a heartbeat. A timer
+    /// that expires while a request of its member is parked has no effect, and is not set again
+    /// before that request is answered.
+    pub(super) fn keep_sessions(&self, effects: &mut Effects) {
+        for member in self.members() {
+            effects.set_timer_if_absent(
+                self.session_timer(&member.member_id),
+                member.session_timeout_ms,
+            );
+        }
+    }
+
     /// Starts a rebalance if there is none. Otherwise completes it if no other member has to join.
     pub(super) fn rebalance_or_complete_join(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if self.may_rebalance() {

@@ -14,6 +14,8 @@ use bytes::Bytes;
 use ottla_protocol::EncodeError;
 use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
+use super::replay_error::ReplayError;
+
 /// The interface of a coordinator for its shell. Requests are specific to each kind of coordinator.
 pub trait Coordinator: Sized {
     type Record: EncodeRecord + Debug;
@@ -85,6 +87,21 @@ pub enum LogEntry<'a> {
         producer_id: ProducerId,
         is_commit: bool,
     },
+}
+
+impl LogEntry<'_> {
+    /// Passes a record to `replay`. For a coordinator whose own records are never transactional.
+    pub(crate) fn replay_with(
+        self,
+        replay: impl FnOnce(Offset, &Bytes, Option<&Bytes>) -> Result<(), ReplayError>,
+    ) -> Result<(), String> {
+        match self {
+            LogEntry::Record {
+                offset, key, value, ..
+            } => replay(offset, key, value).map_err(|error| error.to_string()),
+            LogEntry::EndTransaction { .. } => Ok(()),
+        }
+    }
 }
 
 /// Encodes a record for the log.

@@ -186,15 +186,7 @@ impl Coordinator for ShareCoordinator {
     const REQUIRES_MIN_ISR: bool = false;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        // The coordinator's own records are never transactional.
-        if let LogEntry::Record {
-            offset, key, value, ..
-        } = entry
-        {
-            let replayed = self.replay(offset, key, value);
-            replayed.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        entry.replay_with(|offset, key, value| self.replay(offset, key, value))
     }
 
     fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {

@@ -333,15 +333,7 @@ impl Coordinator for TransactionCoordinator {
     const REQUIRES_MIN_ISR: bool = true;
 
     fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        // The coordinator's own records are never transactional.
-        if let LogEntry::Record {
-            offset, key, value, ..
-        } = entry
-        {
-            let replayed = self.replay(offset, key, value);
-            replayed.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        entry.replay_with(|offset, key, value| self.replay(offset, key, value))
     }
 
     /// Resumes the completion of transactions that were ending.

@@ -1,6 +1,6 @@
 //! A batch to be appended, and its acknowledgement.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ottla_log::TransactionVersion;
 use ottla_records::RecordBatch;
@@ -28,9 +28,10 @@ pub struct PendingAppend {
 
 /// The receiver of an append's result.
 pub enum Ack {
-    /// One partition of a produce request.
+    /// One partition of a produce request. Weak, because a request may hold the partition, and the
+    /// request of a closed connection needs no result.
     Request {
-        request: Arc<dyn AwaitsAppends>,
+        request: Weak<dyn AwaitsAppends>,
         place: AppendPlace,
     },
     /// A coordinator of this broker.
@@ -47,8 +48,8 @@ pub struct AppendPlace {
 
 /// A request that waits for appends to several partitions.
 pub trait AwaitsAppends: Send + Sync {
-    /// Receives the result of one append. Called once for each, by the thread that steps the
-    /// partition.
+    /// Receives the result of one append. Called once for each while the request exists, by the
+    /// thread that steps the partition.
     fn on_released(&self, place: AppendPlace, outcome: AckOutcome);
 }
 
@@ -68,7 +69,11 @@ impl PendingAppend {
 impl Ack {
     pub(super) fn release(self, outcome: AckOutcome) {
         match self {
-            Ack::Request { request, place } => request.on_released(place, outcome),
+            Ack::Request { request, place } => {
+                if let Some(request) = request.upgrade() {
+                    request.on_released(place, outcome);
+                }
+            }
             // The receiver may be gone.
             Ack::Internal(waiting) => drop(waiting.send(outcome)),
         }

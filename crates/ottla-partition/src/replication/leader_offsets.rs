@@ -3,7 +3,7 @@
 //!
 //! Kafka: `RemoteLeaderEndPoint.fetchLatestOffset`, `RemoteLeaderEndPoint.fetchEarliestOffset`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -22,7 +22,8 @@ const EARLIEST: i64 = -2;
 /// The followers of one leader that need its log start and end offsets.
 #[derive(Debug, Default)]
 pub(super) struct PendingQueries {
-    waiting: Mutex<Vec<PendingQuery>>,
+    /// Weak, because a partition holds its fetcher, which holds these.
+    waiting: Mutex<Vec<(Weak<Partition>, LeaderEpoch)>>,
 }
 
 #[derive(Debug)]
@@ -36,14 +37,23 @@ type Offsets = HashMap<TopicPartition, Result<Offset, ErrorCode>>;
 
 impl PendingQueries {
     pub(super) fn put(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
-        self.waiting.lock().push(PendingQuery {
-            partition: Arc::clone(partition),
-            leader_epoch,
-        });
+        let query = (Arc::downgrade(partition), leader_epoch);
+        self.waiting.lock().push(query);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.lock().is_empty()
+    }
+
+    fn take(&self) -> Vec<PendingQuery> {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let queries = waiting.into_iter().filter_map(|(partition, leader_epoch)| {
+            Some(PendingQuery {
+                partition: partition.upgrade()?,
+                leader_epoch,
+            })
+        });
+        queries.collect()
     }
 
     /// Sends the pending queries and passes on the responses. The end offsets are asked first: a
@@ -53,7 +63,7 @@ impl PendingQueries {
         host: &Arc<PartitionHost>,
         connection: &PeerConnection,
     ) -> Result<(), PeerError> {
-        let queries = std::mem::take(&mut *self.waiting.lock());
+        let queries = self.take();
         if queries.is_empty() {
             return Ok(());
         }
@@ -88,8 +98,7 @@ impl PendingQueries {
 
     /// The leader cannot be reached: fails the pending queries.
     pub(super) fn give_up(&self, host: &Arc<PartitionHost>) {
-        let queries = std::mem::take(&mut *self.waiting.lock());
-        for question in queries {
+        for question in self.take() {
             question.answer(host, Err(ErrorCode::NetworkException));
         }
     }

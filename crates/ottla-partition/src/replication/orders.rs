@@ -4,7 +4,7 @@
 //! token sets and removes its order. The fetcher processes only the changes since its last look, so
 //! the cost of a fetch depends on the changes and not on the number of partitions.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ottla_replica::FetchPosition;
 use ottla_sync::Mutex;
@@ -24,13 +24,30 @@ pub(super) struct Orders {
 
 #[derive(Debug, Default)]
 struct State {
-    standing: HashMap<TopicIdPartition, Order>,
+    standing: HashMap<TopicIdPartition, StandingOrder>,
     /// Partitions whose order has changed since the fetcher's last look.
     changed: HashSet<TopicIdPartition>,
 }
 
+#[derive(Debug)]
+struct StandingOrder {
+    /// Weak, because the partition holds its fetcher, which holds this order.
+    partition: Weak<Partition>,
+    position: FetchPosition,
+}
+
+impl StandingOrder {
+    /// `None` if the partition is gone.
+    fn order(&self) -> Option<Order> {
+        Some(Order {
+            partition: self.partition.upgrade()?,
+            position: self.position,
+        })
+    }
+}
+
 /// The position to fetch a partition from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Order {
     pub(super) partition: Arc<Partition>,
     pub(super) position: FetchPosition,
@@ -40,8 +57,8 @@ impl Orders {
     /// Replaces the previous order.
     pub(super) fn put(&self, partition: &Arc<Partition>, position: FetchPosition) {
         let key = partition.topic_id_partition();
-        let order = Order {
-            partition: Arc::clone(partition),
+        let order = StandingOrder {
+            partition: Arc::downgrade(partition),
             position,
         };
         {
@@ -53,13 +70,9 @@ impl Orders {
     }
 
     pub(super) fn take_back(&self, key: TopicIdPartition) {
-        let taken_back = {
-            let mut state = self.state.lock();
-            state.changed.insert(key);
-            state.standing.remove(&key)
-        };
-        // Dropped outside the lock: it may be the last reference to the partition.
-        drop(taken_back);
+        let mut state = self.state.lock();
+        state.changed.insert(key);
+        state.standing.remove(&key);
     }
 
     /// Removes the answered order and returns its partition; `None` if the order was replaced.
@@ -74,7 +87,7 @@ impl Orders {
         }
         let order = state.standing.remove(&key)?;
         state.changed.insert(key);
-        Some(order.partition)
+        order.partition.upgrade()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -104,20 +117,30 @@ impl Orders {
     pub(super) fn take_changed(&self) -> Vec<(TopicIdPartition, Option<Order>)> {
         let mut state = self.state.lock();
         let State { standing, changed } = &mut *state;
-        let changed = changed.drain();
-        changed
-            .map(|key| (key, standing.get(&key).cloned()))
-            .collect()
+        let changed = changed.drain().map(|key| {
+            let order = standing.get(&key).and_then(StandingOrder::order);
+            if order.is_none() {
+                standing.remove(&key);
+            }
+            (key, order)
+        });
+        changed.collect()
     }
 
     /// All orders, for a full fetch request.
     pub(super) fn take_all(&self) -> Vec<(TopicIdPartition, Option<Order>)> {
         let mut state = self.state.lock();
         state.changed.clear();
-        let standing = state.standing.iter();
-        standing
-            .map(|(key, order)| (*key, Some(order.clone())))
-            .collect()
+        let mut orders = Vec::with_capacity(state.standing.len());
+        state.standing.retain(|key, standing| {
+            let order = standing.order();
+            let is_there = order.is_some();
+            if is_there {
+                orders.push((*key, order));
+            }
+            is_there
+        });
+        orders
     }
 }
 

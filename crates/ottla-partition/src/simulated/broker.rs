@@ -1,6 +1,6 @@
 //! One life of the broker process: start from the disk, threads, and end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
@@ -350,7 +350,8 @@ fn peer_fetches(running: &Running, _: u64) {
 /// The broker's connection to the peer and the controller.
 pub(super) struct Link {
     cluster: Cluster,
-    order: Mutex<Option<(Arc<Partition>, FetchPosition)>>,
+    /// Weak, because the partition holds this link.
+    order: Mutex<Option<(Weak<Partition>, FetchPosition)>>,
     host: Mutex<Option<Arc<PartitionHost>>>,
 }
 
@@ -365,7 +366,9 @@ impl Link {
         let mut random = stream("fetch");
         while !running.is_over() {
             let order = self.order.lock().take();
-            if let Some((partition, order)) = order {
+            if let Some((partition, order)) = order
+                && let Some(partition) = partition.upgrade()
+            {
                 let result = self.cluster.with(|state| state.serve(order));
                 thread::sleep(Duration::from_millis(random.below(3)));
                 let answer = LeaderAnswer { order, result };
@@ -399,7 +402,7 @@ impl LeaderFetcher for Link {
     }
 
     fn order(&self, partition: &Arc<Partition>, position: FetchPosition) {
-        *self.order.lock() = Some((Arc::clone(partition), position));
+        *self.order.lock() = Some((Arc::downgrade(partition), position));
     }
 
     fn stop(&self, _: &Partition) {

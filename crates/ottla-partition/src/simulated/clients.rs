@@ -1,6 +1,6 @@
 //! Producers, with and without transactions, and the transaction coordinator.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ottla_coordinator::TransactionalProducer;
@@ -52,24 +52,33 @@ impl AwaitsAppends for Request {
     }
 }
 
+/// A batch whose result is awaited, unless this is dropped.
+struct Sent {
+    outcome: oneshot::Receiver<AckOutcome>,
+    /// `None` for a marker.
+    _request: Option<Arc<Request>>,
+}
+
 const ACK_TIMEOUT_MS: u64 = 150;
 
 impl Running {
-    fn send(
-        &self,
-        batch: RecordBatch,
-        of_transaction: OfTransaction,
-    ) -> oneshot::Receiver<AckOutcome> {
+    fn send(&self, batch: RecordBatch, of_transaction: OfTransaction) -> Sent {
         let (sender, outcome) = oneshot::channel();
-        let ack = match of_transaction {
-            OfTransaction::Marker(_) => Ack::Internal(sender),
-            _ => Ack::Request {
-                request: Arc::new(Request(Mutex::new(Some(sender)))),
-                place: AppendPlace {
+        let (ack, request) = match of_transaction {
+            OfTransaction::Marker(_) => (Ack::Internal(sender), None),
+            _ => {
+                let request = Arc::new(Request(Mutex::new(Some(sender))));
+                let weak: Weak<Request> = Arc::downgrade(&request);
+                let place = AppendPlace {
                     topic: 0,
                     partition: 0,
-                },
-            },
+                };
+                let ack = Ack::Request {
+                    request: weak,
+                    place,
+                };
+                (ack, Some(request))
+            }
         };
         let append = PendingAppend {
             batch,
@@ -80,12 +89,15 @@ impl Running {
             ack,
         };
         self.partition.append(&self.host, append);
-        outcome
+        Sent {
+            outcome,
+            _request: request,
+        }
     }
 
     /// Waits for the result of a batch, which must come eventually.
-    fn outcome(&self, batch: &RecordBatch, outcome: oneshot::Receiver<AckOutcome>) -> AckOutcome {
-        let released = Handle::current().block_on(time::timeout(PATIENCE, outcome));
+    fn outcome(&self, batch: &RecordBatch, sent: Sent) -> AckOutcome {
+        let released = Handle::current().block_on(time::timeout(PATIENCE, sent.outcome));
         let released = released.expect("an acknowledgement is never released");
         let released = released.expect("an acknowledgement was dropped");
         if let AckOutcome::Appended { base_offset } = released {
@@ -103,11 +115,11 @@ pub(super) fn produce(running: &Running, number: u64) {
         let mut sent = Vec::new();
         for more in 0..1 + random.below(3) {
             let batch = cluster::build(&mut random, "good", value + more * 3, |it| it);
-            let outcome = running.send(batch.clone(), OfTransaction::No);
-            sent.push((batch, outcome));
+            let one = running.send(batch.clone(), OfTransaction::No);
+            sent.push((batch, one));
         }
-        for (batch, outcome) in sent {
-            running.outcome(&batch, outcome);
+        for (batch, one) in sent {
+            running.outcome(&batch, one);
         }
         thread::sleep(Duration::from_millis(random.below(8)));
     }
@@ -143,14 +155,14 @@ pub(super) fn transact(running: &Running, number: u64) {
                     .transactional(true)
             });
             let of_transaction = OfTransaction::ToVerify(Arc::clone(&transaction));
-            let outcome = running.send(batch.clone(), of_transaction);
+            let sent = running.send(batch.clone(), of_transaction);
             if random.one_in(3) {
                 // The batch is abandoned.
                 is_in_doubt = true;
                 thread::sleep(Duration::from_millis(random.below(3)));
                 break;
             }
-            match running.outcome(&batch, outcome) {
+            match running.outcome(&batch, sent) {
                 AckOutcome::Appended { .. } => {
                     sequence += batch.header.last_offset_delta + 1;
                     has_written = true;
@@ -195,8 +207,8 @@ fn end(running: &Running, producer: TransactionalProducer, ends_with: ControlRec
         };
         let time = Timestamp(1_767_225_600_000);
         let batch = end_txn_batch(producer.id, producer.epoch, ends_with, marker, time);
-        let outcome = running.send(batch.clone(), OfTransaction::Marker(1));
-        match running.outcome(&batch, outcome) {
+        let sent = running.send(batch.clone(), OfTransaction::Marker(1));
+        match running.outcome(&batch, sent) {
             AckOutcome::Appended { .. } | AckOutcome::RefusedForProducer(_) => return,
             _ => thread::sleep(Duration::from_millis(1 + random.below(10))),
         }

@@ -1,9 +1,11 @@
 //! Random requests, failures and times from a seed. Every request must be answered exactly once,
-//! and a coordinator that loads the log must have the committed state of the one that wrote it.
+//! a coordinator that loads the log must have the committed state of the one that wrote it, and
+//! members that fall silent must be removed, also if their group changes its protocol.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
@@ -12,17 +14,22 @@ use ottla_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use ottla_protocol::messages::{
-    HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+    ConsumerGroupHeartbeatRequest, HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest,
+    TxnOffsetCommitRequest,
 };
 use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::{Joining, committing, joining};
+use crate::group::consumer::HeartbeatContext;
+use crate::group::coordinator::Group;
 use crate::group::outcome::{Outcome, ReplyId, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
 
 const GROUPS: [&str; 2] = ["g", "h"];
+/// Of a consumer: version 0, no topics, no user data.
+const ASSIGNMENT: &[u8] = &[0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
 
 struct World {
     coordinator: GroupCoordinator,
@@ -38,6 +45,9 @@ struct World {
     /// Member ids, with the generations that the members know.
     members: Vec<(ByteString, ByteString, i32)>,
     events: u32,
+    /// Whether members of the consumer protocol convert the groups. Then there are no static
+    /// members.
+    converts: bool,
 }
 
 impl World {
@@ -59,6 +69,7 @@ impl World {
             log: Vec::new(),
             members: Vec::new(),
             events: 0,
+            converts: false,
         };
         let outcome = world.coordinator.on_loaded(Timestamp(world.now_ms));
         world.take(outcome);
@@ -123,7 +134,9 @@ impl World {
     fn step(&mut self) {
         self.events += 1;
         let now = Timestamp(self.now_ms);
+        let is_conversion = self.converts && self.below(5) == 0;
         let outcome = match self.below(16) {
+            _ if is_conversion => self.beat(),
             0 | 1 => self.join(true),
             2..=4 => self.join(false),
             5 | 6 => self.sync(),
@@ -193,6 +206,29 @@ impl World {
         self.take(outcome);
     }
 
+    /// A member of the consumer protocol joins or leaves.
+    fn beat(&mut self) -> Outcome {
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: GROUPS[self.below(2) as usize].into(),
+            member_id: format!("m{}", self.below(3)).into(),
+            member_epoch: if self.below(3) == 0 { -1 } else { 0 },
+            rebalance_timeout_ms: 30_000,
+            subscribed_topic_names: Some(vec!["t".into()]),
+            topic_partitions: Some(Vec::new()),
+            ..Default::default()
+        };
+        let context = HeartbeatContext {
+            client_id: "c".into(),
+            client_host: "/192.0.2.1".into(),
+            new_member_id: "given".into(),
+            requester: Requester::none(),
+        };
+        let to = self.ask();
+        let now = Timestamp(self.now_ms);
+        self.coordinator
+            .handle_consumer_group_heartbeat(ReplyTo::new(to), request, context, now)
+    }
+
     fn commit_in_transaction(&mut self) -> Outcome {
         let request = TxnOffsetCommitRequest {
             group_id: GROUPS[self.below(2) as usize].into(),
@@ -241,7 +277,7 @@ impl World {
             joining.request.member_id = member_id;
         }
         joining.request.group_instance_id = match self.below(4) {
-            0 => Some("static".into()),
+            0 if !self.converts => Some("static".into()),
             _ => None,
         };
         if self.below(4) == 0 {
@@ -265,7 +301,7 @@ impl World {
         let (group_id, member_id, generation_id) = self.any_member();
         let assignments = vec![SyncGroupRequestAssignment {
             member_id: member_id.clone(),
-            assignment: "some".into(),
+            assignment: Bytes::from_static(ASSIGNMENT),
             ..Default::default()
         }];
         let to = self.ask();
@@ -285,6 +321,10 @@ impl World {
             return;
         }
         let count = 1 + self.below(self.outstanding.len() as u64) as usize;
+        self.commit_first(count);
+    }
+
+    fn commit_first(&mut self, count: usize) {
         let last = self.outstanding[count - 1].id;
         self.log.extend(self.outstanding.drain(..count));
         let outcome = self
@@ -313,6 +353,10 @@ impl World {
     fn pass(&mut self) {
         let limit = if self.below(10) == 0 { 100_000 } else { 4_000 };
         let until = self.now_ms + self.below(limit) as i64;
+        self.pass_until(until);
+    }
+
+    fn pass_until(&mut self, until: i64) {
         while let Some(deadline) = self.timers.next_deadline_ms() {
             if deadline > until as u64 {
                 break;
@@ -326,6 +370,21 @@ impl World {
             self.take(outcome);
         }
         self.now_ms = until;
+    }
+
+    /// All clients are gone, and the log takes everything.
+    fn fall_silent(&mut self) {
+        for _ in 0..100 {
+            if !self.outstanding.is_empty() {
+                self.commit_first(self.outstanding.len());
+            }
+            self.pass_until(self.now_ms + 20_000);
+        }
+    }
+
+    fn has_classic_members(&self, group_id: &str) -> bool {
+        let group = self.coordinator.classic_group(group_id);
+        group.is_some_and(|group| group.num_members() > 0)
     }
 
     /// All committed groups and offsets.
@@ -416,4 +475,34 @@ fn every_request_is_answered_once_and_the_log_tells_all() {
         generations > 200 && writes > 1_000,
         "{generations} {writes}"
     );
+}
+
+#[test]
+fn silent_members_are_removed_also_after_conversions() {
+    let (mut upgrades, mut restored) = (0, 0);
+    for seed in 0..200 {
+        let mut world = World::new(seed);
+        world.converts = true;
+        for _ in 0..300 {
+            let before = GROUPS.map(|group_id| world.has_classic_members(group_id));
+            let had = GROUPS.map(|group_id| world.coordinator.consumer_group(group_id).is_some());
+            world.step();
+            for (index, group_id) in GROUPS.into_iter().enumerate() {
+                let has = world.coordinator.consumer_group(group_id).is_some();
+                upgrades += usize::from(before[index] && has);
+                restored += usize::from(had[index] && world.has_classic_members(group_id));
+            }
+        }
+        world.fall_silent();
+        for group_id in GROUPS {
+            let members = match world.coordinator.group(group_id) {
+                Some(Group::Classic(group)) => group.num_members(),
+                Some(Group::Consumer(group)) => group.num_members(),
+                _ => 0,
+            };
+            assert_eq!(members, 0, "seed {seed}: {group_id}");
+        }
+    }
+    // The run must include both directions.
+    assert!(upgrades > 0 && restored > 0, "{upgrades} {restored}");
 }

@@ -2,7 +2,9 @@
 
 use super::{alive, check, joining};
 use crate::group::modern::test_image::TestImage;
+use crate::group::outcome::WriteId;
 use crate::group::tests::{Script, joining as classic};
+use crate::runtime::Coordinator;
 
 /// `m1` of the consumer protocol owns both partitions of `t`.
 fn group() -> Script {
@@ -64,6 +66,26 @@ fn a_classic_member_that_does_not_rejoin_in_time_is_removed() {
     script.join(classic("old"));
     let text = script.pass(60_000);
     assert!(text.contains("g/old tombstone"), "it never asked: {text}");
+}
+
+/// Its write may be committed later, when no client waits for it any more.
+#[test]
+fn a_classic_member_whose_join_timed_out_expires() {
+    let mut script = group();
+    script.commits_at_once = false;
+    script.join(classic("old"));
+    let now = script.now();
+    let outcome = script.coordinator.on_write_timed_out(WriteId(2), now);
+    check(
+        script.render(outcome),
+        "timer session g/old in 10000 if absent
+         timer member sync g/old in 60000 if absent
+         reply 2: join COORDINATOR_NOT_AVAILABLE member=old",
+    );
+    script.commit();
+    script.commits_at_once = true;
+    let text = script.pass(10_000);
+    assert!(text.contains("g/old tombstone"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Conversion between the protocols.
 
-use super::{alive, joining};
+use super::{alive, check, joining};
 use crate::group::consumer::MigrationPolicy;
 use crate::group::modern::test_image::TestImage;
 use crate::group::tests::{Script, joining as classic};
@@ -127,6 +127,90 @@ fn an_upgrade_that_cannot_be_written_leaves_the_classic_group() {
     let group = script.coordinator.classic_group("g").expect("as before");
     assert_eq!(group.num_members(), 2);
     assert!(script.heartbeat("c#1", 1).contains("heartbeat NONE"));
+}
+
+/// Without a join timer, no first generation would ever start.
+#[test]
+fn a_rebalance_continues_after_an_upgrade_that_cannot_be_written() {
+    let mut script = Script::with_topics(TestImage::new().topic("t", 2));
+    script.join_new(classic("").protocols(&[("range", "t")]));
+    script.commits_at_once = false;
+    script.send(joining("m1", &["t"]));
+    check(
+        script.fail(2, ottla_types::ErrorCode::NotEnoughReplicas),
+        "timer session g/c#1 in 10000 if absent
+         timer join g in 3000 if absent
+         reply 3: heartbeat COORDINATOR_NOT_AVAILABLE -",
+    );
+    script.commits_at_once = true;
+    assert_eq!(script.state("g"), "PreparingRebalance");
+    script.join(classic("c#1").protocols(&[("range", "t")]));
+    let text = script.pass(3_000);
+    assert!(text.contains("join generation=1"), "{text}");
+    // The next phase has a timer as well.
+    script.commits_at_once = false;
+    script.send(joining("m1", &["t"]));
+    let text = script.fail(3, ottla_types::ErrorCode::NotEnoughReplicas);
+    assert!(text.contains("timer sync g in 60000 if absent"), "{text}");
+    assert_eq!(script.state("g"), "CompletingRebalance");
+}
+
+#[test]
+fn a_member_that_left_during_an_upgrade_that_cannot_be_written_expires() {
+    let mut script = classic_group();
+    script.commits_at_once = false;
+    script.send(joining("m1", &["t"]));
+    let text = script.leave(&["c#1"]);
+    assert!(text.contains("cancel session g/c#1"), "{text}");
+    let text = script.fail(3, ottla_types::ErrorCode::KafkaStorageError);
+    assert!(
+        text.contains("timer session g/c#1 in 10000 if absent"),
+        "{text}"
+    );
+    script.commits_at_once = true;
+    script.pass(9_000);
+    assert!(script.heartbeat("c#2", 1).contains("heartbeat NONE"));
+    script.pass(1_000);
+    let heartbeat = script.heartbeat("c#2", 1);
+    assert!(heartbeat.contains("REBALANCE_IN_PROGRESS"), "{heartbeat}");
+}
+
+#[test]
+fn a_member_that_left_during_a_downgrade_that_cannot_be_written_expires() {
+    let mut script = classic_group();
+    script.send(joining("m1", &["t"]));
+    script.commits_at_once = false;
+    script.send(alive("m1", -1));
+    assert!(script.coordinator.classic_group("g").is_some());
+    script.leave(&["c#1"]);
+    let text = script.fail(4, ottla_types::ErrorCode::KafkaStorageError);
+    assert!(
+        text.contains("timer session g/c#1 in 45000 if absent"),
+        "{text}"
+    );
+    assert!(script.coordinator.consumer_group("g").is_some());
+    script.commits_at_once = true;
+    let text = script.pass(45_000);
+    assert!(text.contains("g/c#1 tombstone"), "{text}");
+}
+
+/// While its JoinGroup waits, a member needs no heartbeats, and its session timer has no effect.
+#[test]
+fn a_member_that_waited_for_longer_than_its_session_must_send_heartbeats_after_an_upgrade() {
+    let mut script = classic_group();
+    // The leader starts a rebalance.
+    script.join(classic("c#1").protocols(&[("range", "t")]));
+    script.pass(8_000);
+    script.heartbeat("c#2", 1);
+    script.pass(4_000);
+    let text = script.send(joining("m1", &["t"]));
+    assert!(
+        text.contains("join REBALANCE_IN_PROGRESS member=c#1"),
+        "{text}"
+    );
+    assert!(script.coordinator.consumer_group("g").is_some());
+    let text = script.pass(10_000);
+    assert!(text.contains("g/c#1 tombstone"), "{text}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_protocol::messages::StreamsGroupHeartbeatRequest;
 use ottla_protocol::messages::streams_group_heartbeat_request as request;
 use ottla_protocol::messages::streams_group_heartbeat_response as response;
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp};
 
-use super::{Beat, joining, subtopology};
+use super::{Beat, beat, joining, subtopology};
 use crate::group::modern::test_image::TestImage;
 use crate::group::outcome::{
     Outcome, ReplyId, ReplyTo, Response, StreamsHeartbeat, TimerKey, Write,
@@ -161,7 +162,6 @@ impl World {
     }
 
     fn beat(&mut self, member_id: &ByteString) {
-        let now = self.now();
         let Some(thread) = self.threads.get_mut(member_id) else {
             return;
         };
@@ -184,14 +184,29 @@ impl World {
             beat.active_tasks = Some(said(&thread.active));
             beat.standby_tasks = Some(said(&thread.standby));
         }
+        self.send(to, beat);
+    }
+
+    /// A thread that ends says so once. It does not wait for the response.
+    fn leave(&mut self, member_id: &ByteString) {
+        self.next_reply += 1;
+        let Beat(request) = beat(member_id, -1);
+        self.send(ReplyId(self.next_reply), request);
+    }
+
+    fn send(&mut self, to: ReplyId, request: StreamsGroupHeartbeatRequest) {
         let context = StreamsHeartbeatContext {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
             knows_offsets_and_tags: true,
         };
-        let outcome =
-            self.coordinator
-                .handle_streams_group_heartbeat(ReplyTo::new(to), beat, context, now);
+        let now = self.now();
+        let outcome = self.coordinator.handle_streams_group_heartbeat(
+            ReplyTo::new(to),
+            request,
+            context,
+            now,
+        );
         self.take(outcome);
     }
 
@@ -215,9 +230,13 @@ impl World {
                 self.threads.insert(format!("m{number}").into(), thread);
             }
             2 => {
-                // Dies without leaving; its session expires.
+                // Leaves, or dies without leaving. Its session also expires if the log refuses the
+                // departure.
                 if let Some(member_id) = self.any_member() {
                     self.threads.remove(&member_id);
+                    if self.below(2) == 0 {
+                        self.leave(&member_id);
+                    }
                 }
             }
             3 => self.fail_last(),
