@@ -268,7 +268,10 @@ async fn unfinished_logins_take_no_memory_from_clients() {
     const LOGINS: usize = 8;
     const LOGIN_BYTES: usize = 500_000;
     const SENT_BYTES: usize = 300_000;
-    let network = network(&[("queued.max.request.bytes", "1000000")]);
+    let network = network(&[
+        ("queued.max.request.bytes", "1000000"),
+        ("socket.request.max.bytes", "1000000"),
+    ]);
     let service = Arc::<Blind>::default();
     let mut logins = Vec::new();
     for _ in 0..LOGINS {

@@ -217,10 +217,10 @@ fn report(add: &mut dyn FnMut(&str, f64), name: &str, report: &Value) -> Result<
     let done = number_at(report, "/done")?;
     let refused = report["refused"].as_object();
     let refused = refused.context("the load generator's report has no refusals")?;
-    let refused = refused.values().filter_map(Value::as_f64).sum::<f64>();
+    let refused: u64 = refused.values().filter_map(Value::as_u64).sum();
     add(name, done);
     add(&format!("{name}: time, s"), number_at(report, "/seconds")?);
-    add(&format!("{name}: refused at first"), refused);
+    add(&format!("{name}: refused at first"), refused as f64);
     Ok(done)
 }
 
