@@ -715,7 +715,7 @@ mod tests {
         for leader in [-1, 1] {
             let changes = partitions.iter().map(|partition| {
                 MetadataRecord::PartitionChange(PartitionChangeRecord {
-                    partition_id: partition.topic_partition.partition,
+                    partition_id: partition.topic_partition.partition.into(),
                     topic_id: partition.topic_id,
                     leader,
                     ..Default::default()
