@@ -17,13 +17,16 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
 
 /**
  * Runs Kafka's command line tools one after the other in this process, since a new Java process for each would take longer
  * than the tools do. A line of standard input is a JSON object with a tool's class, arguments and standard input; the line
- * of standard output that answers it has the tool's exit status and what it has printed on both streams. What a tool leaves
- * to be done while its process ends (the console producer sends its last records there) is done before the answer.
+ * of standard output that answers it has the tool's exit status and what it has printed on both streams. As in a process of
+ * its own, a tool that does not exit ends with its last thread that is not a daemon. What a tool leaves to be done while its
+ * process ends (the console producer sends its last records there) is done before the answer. A tool that does not end ends
+ * this process, with the reason on standard error.
  */
 public final class ToolServer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -31,6 +34,8 @@ public final class ToolServer {
     /** How long a tool may go on after it has called the exit, from another thread than its first. */
     private static final int UNWIND_MS = 2000;
     private static final int HOOKS_MS = 60_000;
+    /** The time between two checks whether the threads of a tool have ended. */
+    private static final long LOOK_NANOS = 5_000_000;
     /**
      * The tool that a thread belongs to. Its threads inherit it, so a thread that a tool leaves behind neither prints into
      * the output of the next one, nor ends it.
@@ -42,16 +47,23 @@ public final class ToolServer {
 
     public static void main(String[] none) throws Exception {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+        PrintStream errors = System.err;
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         // Set once, because Scala's println keeps the stream that it finds first.
         System.setOut(switched(run -> run.out));
         System.setErr(switched(run -> run.err));
         ToolExit.catchWith(ToolServer::exited);
         ToolExit.catchHooks(hook -> RUN.get().hooks.add(hook));
-        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-            answers.println(answer(JSON.readTree(line)));
+        try {
+            for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+                answers.println(answer(JSON.readTree(line)));
+            }
+            Runtime.getRuntime().halt(0);
+        } catch (Throwable error) {
+            // An exception would not end the process while threads of the tool run.
+            error.printStackTrace(errors);
+            Runtime.getRuntime().halt(1);
         }
-        Runtime.getRuntime().halt(0);
     }
 
     private static String answer(JsonNode request) throws Exception {
@@ -59,11 +71,16 @@ public final class ToolServer {
         String[] arguments = JSON.convertValue(request.get("arguments"), String[].class);
         System.setIn(new ByteArrayInputStream(request.get("input").asText().getBytes(StandardCharsets.UTF_8)));
         Run run = new Run();
-        Thread thread = new Thread(() -> {
+        ThreadGroup threads = new ThreadGroup(tool);
+        // Not a daemon, as in a process: the threads that it starts inherit this.
+        Thread thread = new Thread(threads, () -> {
             RUN.set(run);
-            run.end(statusOf(tool, arguments));
+            int status = statusOf(tool, arguments);
+            while (!run.hasEnded() && hasOthers(threads)) {
+                LockSupport.parkNanos(LOOK_NANOS);
+            }
+            run.end(status);
         }, "main");
-        thread.setDaemon(true);
         thread.start();
         if (!run.ended.await(PATIENCE_SECONDS, TimeUnit.SECONDS)) {
             throw new IllegalStateException(tool + " does not end");
@@ -71,12 +88,21 @@ public final class ToolServer {
         thread.join(UNWIND_MS);
         Thread last = new Thread(() -> {
             RUN.set(run);
-            run.hooks.forEach(Runnable::run);
+            for (Runnable hook : run.hooks) {
+                try {
+                    hook.run();
+                } catch (Throwable error) {
+                    // In a process each has its own thread, so one that fails does not affect the others.
+                    error.printStackTrace();
+                }
+            }
         }, "hooks");
         run.last = last;
-        last.setDaemon(true);
         last.start();
         last.join(HOOKS_MS);
+        if (last.isAlive()) {
+            throw new IllegalStateException("what " + tool + " left to be done at its end does not end");
+        }
         ObjectNode answer = JSON.createObjectNode();
         answer.put("status", run.status);
         answer.put("out", run.out.toString(StandardCharsets.UTF_8));
@@ -100,6 +126,18 @@ public final class ToolServer {
             error.printStackTrace();
             return 1;
         }
+    }
+
+    /** Whether non-daemon threads other than the current one run. */
+    private static boolean hasOthers(ThreadGroup threads) {
+        Thread[] running = new Thread[2 * threads.activeCount() + 16];
+        int count = threads.enumerate(running);
+        for (int index = 0; index < count; index++) {
+            if (running[index] != Thread.currentThread() && !running[index].isDaemon()) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void exited(int status) {
@@ -139,14 +177,19 @@ public final class ToolServer {
 
         /** The first end counts: the process would have ended there, whatever the tool does next. */
         synchronized void end(int status) {
-            if (ended.getCount() > 0) {
-                this.status = status;
+            if (!hasEnded()) {
+                // The status of a process has eight bits.
+                this.status = status & 0xff;
                 ended.countDown();
             }
         }
 
+        boolean hasEnded() {
+            return ended.getCount() == 0;
+        }
+
         boolean mayPrint() {
-            return ended.getCount() > 0 || Thread.currentThread() == last;
+            return !hasEnded() || Thread.currentThread() == last;
         }
     }
 

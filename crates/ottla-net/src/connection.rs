@@ -568,7 +568,7 @@ impl<S: Service> Session<S> {
             let allowance = Allowance::of(api_key, bytes, is_controller, of_all);
             self.allow(&mut context, &mut reader, allowance).await?;
             let decoded_memory = &self.network.decoded_memory;
-            let frame = &self.network.request_memory;
+            let frame = Login::frame_memory(self.login.as_ref(), &self.network);
             let frame = self.memory.is_some().then_some(frame);
             let decoded = context.decoded.as_deref();
             let decoded = decoded.map(|part| (decoded_memory.half_for(allowance), part));

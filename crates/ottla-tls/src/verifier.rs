@@ -36,8 +36,9 @@ pub struct Trust {
     names: Vec<DistinguishedName>,
 }
 
-/// The maximum size of the names that are sent to clients. A message holds 65,535 bytes.
-const MOST_NAMES_BYTES: usize = 60_000;
+/// The maximum size of the names that are sent to clients. Java's clients refuse a message of a handshake
+/// above 32,768 bytes (`jdk.tls.maxHandshakeMessageSize`), and the names share it with a few short fields.
+const MOST_NAMES_BYTES: usize = 32_000;
 
 impl Trust {
     pub fn of_store(certificates: &[Certificate]) -> Trust {

@@ -8,6 +8,7 @@
 mod contexts;
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use contexts::context;
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
@@ -83,6 +84,33 @@ fn each_further_connection_resumes_the_session_with_its_principal() {
         let shown = listening.peer_certificates().unwrap_or_default();
         let principal = server.principal(shown).unwrap();
         assert_eq!(principal.as_deref(), Some("CN=alice,O=Ottla"));
+    }
+}
+
+#[test]
+fn the_certificate_of_a_resumed_session_counts_until_it_expires_and_none_always() {
+    const LASTS: Duration = Duration::from_secs(1_000);
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let alice = authority.issue(Wanted {
+        common_name: "alice",
+        lasts: Some(LASTS),
+        ..Wanted::default()
+    });
+    let requested = [("ssl.client.auth", "requested")];
+    let trusted = authority.pem();
+    let server = context(Purpose::Listener, Some(&own), &trusted, &requested);
+    for certificate in [Some(&alice), None] {
+        let client = context(Purpose::Client, certificate, &trusted, &[]);
+        connect(&server, client.client(), "localhost").unwrap();
+        let (_, listening) = connect(&server, client.client(), "localhost").unwrap();
+        assert_eq!(listening.handshake_kind(), Some(HandshakeKind::Resumed));
+        let shown = listening.peer_certificates().unwrap_or_default();
+        assert_eq!(shown.is_empty(), certificate.is_none());
+        let now = SystemTime::now();
+        assert_eq!(server.verify_again(shown, now), Ok(()));
+        let is_refused = server.verify_again(shown, now + 2 * LASTS).is_err();
+        assert_eq!(is_refused, certificate.is_some());
     }
 }
 
@@ -250,7 +278,8 @@ fn clients_are_sent_the_names_of_all_trusted_certificates() {
     let requested = [("ssl.client.auth", "requested")];
     for (certificates, expected) in [
         (format!("{}{}", authority.pem(), itself.certificate), 2),
-        (itself.certificate.repeat(3_000), 0),
+        // More than 32,768 bytes, which Java's clients refuse, and less than a message may have.
+        (itself.certificate.repeat(1_200), 0),
     ] {
         let server = context(Purpose::Listener, Some(&own), &certificates, &requested);
         let client = context(Purpose::Client, None, &authority.pem(), &[]);
