@@ -283,6 +283,11 @@ async fn a_full_heap_refuses_new_partitions() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let image = broker.broker().metadata().clone();
     assert!(image.topics.by_name("auto").is_none());
+    // A broker asks for topics of its own, such as a dead-letter queue.
+    let mut node = Client::connect(broker.controller_address()).await;
+    create.validate_only = false;
+    let created = node.ask(7, &create).await;
+    assert_eq!(error(created.topics[0].error_code), ErrorCode::None);
 }
 
 /// A member could join with little and then again with as much as a request may have.
