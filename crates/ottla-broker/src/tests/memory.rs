@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
+use ottla_metrics::Metric;
 use ottla_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -279,7 +280,13 @@ async fn a_full_heap_refuses_new_partitions() {
         allow_auto_topic_creation: true,
         ..Default::default()
     };
+    let refusals = || {
+        let metrics = &broker.broker().context.metrics;
+        metrics.get(Metric::RefusedForMemory)
+    };
+    let before = refusals();
     client.ask(9, &produced_to).await;
+    assert_eq!(refusals(), before + 1);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let image = broker.broker().metadata().clone();
     assert!(image.topics.by_name("auto").is_none());
