@@ -101,7 +101,9 @@ async fn decide(
     };
     // Without the internal topics, nothing would work.
     let is_internal = |topic: &CreatableTopic| is_internal_topic(&topic.name);
-    let is_bounded = !request.topics.iter().all(is_internal);
+    // Brokers ask for few others, such as dead-letter queues, and give up those that are refused.
+    let is_of_broker = context.listener().is_controller && !context.is_forwarded;
+    let is_bounded = !is_of_broker && !request.topics.iter().all(is_internal);
     if is_bounded && !request.validate_only && broker.context.check_heap().is_err() {
         return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
     }

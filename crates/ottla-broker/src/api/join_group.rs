@@ -10,8 +10,8 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 
 use crate::Broker;
 
-/// A member that joins with more metadata than this needs memory as a new one does: it may have
-/// joined with less before, and no other bound is below the size of a request.
+/// A member that joins with more metadata than this, and than before, needs memory as a new one does:
+/// no other bound is below the size of a request.
 const MUCH_METADATA: usize = 16 * 1024;
 
 pub(crate) async fn handle(
@@ -26,12 +26,7 @@ pub(crate) async fn handle(
         return refused(context, ErrorCode::GroupAuthorizationFailed);
     }
     // A new member has no ID yet.
-    let is_new = request.member_id.is_empty();
-    if (is_new || metadata_bytes(&request) > MUCH_METADATA)
-        && let Err(error) = broker.context.check_heap()
-    {
-        return refused(context, error);
-    }
+    let may_grow = request.member_id.is_empty() || metadata_bytes(&request) > MUCH_METADATA;
     if version == 0 {
         request.rebalance_timeout_ms = request.session_timeout_ms;
     }
@@ -46,6 +41,13 @@ pub(crate) async fn handle(
     let joined = broker
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
+            if may_grow
+                && broker.context.is_heap_full()
+                && coordinator.grows_with_join(&request)
+                && let Err(error) = broker.context.check_heap()
+            {
+                return coordinator.refuse_join(to, &request, error);
+            }
             let outcome = coordinator.handle_join(to, request, join, now);
             // Until the other members join, which may take minutes.
             context.release_decoded();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
+use ottla_metrics::Metric;
 use ottla_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -279,10 +280,21 @@ async fn a_full_heap_refuses_new_partitions() {
         allow_auto_topic_creation: true,
         ..Default::default()
     };
+    let refusals = || {
+        let metrics = &broker.broker().context.metrics;
+        metrics.get(Metric::RefusedForMemory)
+    };
+    let before = refusals();
     client.ask(9, &produced_to).await;
+    assert_eq!(refusals(), before + 1);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let image = broker.broker().metadata().clone();
     assert!(image.topics.by_name("auto").is_none());
+    // A broker asks for topics of its own, such as a dead-letter queue.
+    let mut node = Client::connect(broker.controller_address()).await;
+    create.validate_only = false;
+    let created = node.ask(7, &create).await;
+    assert_eq!(error(created.topics[0].error_code), ErrorCode::None);
 }
 
 /// A member could join with little and then again with as much as a request may have.
@@ -301,4 +313,36 @@ async fn a_full_heap_refuses_members_with_much_metadata() {
     join.protocols[0].metadata = little;
     let joined = client.ask(9, &join).await;
     assert_eq!(error(joined.error_code), ErrorCode::None);
+}
+
+/// Otherwise a group whose members have much metadata would lose them in its next rebalance, and
+/// static members could not restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_heap_lets_members_join_again_with_what_they_had() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    let mut join = joining(&required.member_id);
+    join.protocols[0].metadata = vec![0; 20_000].into();
+    let joined = client.ask(9, &join).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+    let mut of_instance = joining(&ByteString::new());
+    of_instance.group_id = "static".into();
+    of_instance.group_instance_id = Some("i".into());
+    let joined = client.ask(9, &of_instance).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+
+    fill_heap(&broker).await;
+    let again = client.ask(9, &join).await;
+    assert_eq!(error(again.error_code), ErrorCode::None);
+    let restarted = client.ask(9, &of_instance).await;
+    assert_eq!(error(restarted.error_code), ErrorCode::None);
+    assert_ne!(restarted.member_id, joined.member_id);
+    let later = ErrorCode::CoordinatorLoadInProgress;
+    join.protocols[0].metadata = vec![0; 20_001].into();
+    let longer = client.ask(9, &join).await;
+    assert_eq!(error(longer.error_code), later);
+    of_instance.group_instance_id = Some("j".into());
+    let other = client.ask(9, &of_instance).await;
+    assert_eq!(error(other.error_code), later);
 }

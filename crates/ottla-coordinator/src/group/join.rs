@@ -4,15 +4,16 @@
 //! must complete first. Source: `GroupMetadataManager.classicGroupJoin` and its callees; KIP-394
 //! (member id required), KIP-345 (static members), KIP-814 (skipped assignment).
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::consumer::group_tombstones;
-use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
+use super::coordinator::{Context, Deferred, Effects, Group, GroupCoordinator};
 use super::effects::StaticMemberReplaced;
-use super::member::{ClassicGroupMember, JoinReply, owned, owned_protocols};
+use super::member::{ClassicGroupMember, JoinReply, Protocol, owned, owned_protocols};
 use super::outcome::{Outcome, Requester, TimerKey};
 use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
@@ -121,6 +122,56 @@ impl GroupCoordinator {
         });
         self.finish(effects)
     }
+
+    /// Refuses a JoinGroup that was not looked at.
+    pub fn refuse_join(
+        &mut self,
+        to: JoinReply,
+        request: &JoinGroupRequest,
+        error: ErrorCode,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        effects.refuse_join(to, &request.member_id, error);
+        self.finish(effects)
+    }
+
+    /// Whether a JoinGroup would add a member to its group, or make longer what the group keeps of
+    /// one. A static member that returns without its member ID takes its former place.
+    pub fn grows_with_join(&self, request: &JoinGroupRequest) -> bool {
+        let member_id = &request.member_id;
+        let instance_id = request.group_instance_id.as_deref();
+        let returning = instance_id.filter(|_| member_id.is_empty());
+        let kept = match self.group(&request.group_id) {
+            Some(Group::Classic(group)) => {
+                let known_id = match returning {
+                    Some(instance_id) => group.static_member_id(instance_id),
+                    None => Some(member_id),
+                };
+                let member = known_id.and_then(|member_id| group.member(member_id));
+                member.map(|member| member.supported_protocols.as_slice())
+            }
+            Some(Group::Consumer(group)) => {
+                let member = match returning {
+                    Some(instance_id) => group.static_member(instance_id),
+                    None => group.member(member_id),
+                };
+                member.and_then(|member| member.classic_protocols())
+            }
+            Some(Group::Share(_) | Group::Streams(_)) | None => None,
+        };
+        let asked = request.protocols.iter();
+        let asked = asked.map(|it| kept_bytes(&it.name, &it.metadata));
+        let asked: usize = asked.sum();
+        kept.is_none_or(|kept| {
+            let kept = kept.iter().map(|it| kept_bytes(&it.name, &it.metadata));
+            asked > kept.sum::<usize>()
+        })
+    }
+}
+
+/// The memory that a group needs for a protocol of a member.
+fn kept_bytes(name: &ByteString, metadata: &Bytes) -> usize {
+    size_of::<Protocol>() + name.len() + metadata.len()
 }
 
 /// One JoinGroup that is being handled.

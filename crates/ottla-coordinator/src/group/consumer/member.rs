@@ -57,6 +57,14 @@ pub(super) struct ClassicMemberMetadata {
     pub(super) supported_protocols: Vec<Protocol>,
 }
 
+impl ConsumerGroupMember {
+    /// The protocols with which the member joined, if it uses the classic protocol.
+    pub(in crate::group) fn classic_protocols(&self) -> Option<&[Protocol]> {
+        let classic = self.classic.as_ref()?;
+        Some(&classic.supported_protocols)
+    }
+}
+
 impl ModernMember for ConsumerGroupMember {
     type Assignment = Assignment;
 
