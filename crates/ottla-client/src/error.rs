@@ -34,6 +34,9 @@ pub enum ClientError {
         "cannot connect to {address}: {reason}; check the address and that a broker runs there"
     )]
     Connect { address: String, reason: String },
+    /// The broker's certificate was not accepted; the reason includes what to change.
+    #[error("cannot connect to {address}: {reason}")]
+    Certificate { address: String, reason: String },
     /// The endpoint of OAuth tokens was not reached, or is overloaded.
     #[error("{0}")]
     NoToken(String),
@@ -196,6 +199,7 @@ impl ClientError {
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::Connect { .. }
+            | ClientError::Certificate { .. }
             | ClientError::NoToken(_)
             | ClientError::Closed { .. }
             | ClientError::TimedOut { .. } => true,

@@ -175,6 +175,7 @@ async fn records_are_sent_over_tls_and_untrusted_clients_are_refused() {
     let stranger = client(secured.port, &other.write(&secured.path("other.pem")));
     let refused = refusal(&stranger).await;
     assert!(refused.contains("UnknownIssuer"), "{refused}");
+    assert!(refused.contains("set ssl.truststore.location"), "{refused}");
 
     // A client without TLS causes one line in the log.
     let mut plain = secured.client();

@@ -5,6 +5,8 @@
 //! read. The rest of a large frame is read directly into its own buffer; the consumer's records are
 //! slices of it.
 
+use std::io;
+
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -19,6 +21,7 @@ const BELIEVED_BYTES: usize = 8 << 20;
 const LENGTH_BYTES: usize = 4;
 /// The minimum size of a response: its correlation id.
 const LEAST_BYTES: usize = 4;
+const HUNG_UP_IN_A_RESPONSE: &str = "the broker hung up in the middle of a response";
 
 pub(super) struct FrameReader<R> {
     socket: R,
@@ -79,8 +82,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let end = LENGTH_BYTES + length;
         if end <= BUFFER_BYTES {
             while self.buffer.len() < end {
-                self.fill("the broker hung up in the middle of a response")
-                    .await?;
+                self.fill(HUNG_UP_IN_A_RESPONSE).await?;
             }
             let frame = Bytes::copy_from_slice(&self.buffer[LENGTH_BYTES..end]);
             self.cut(end);
@@ -97,9 +99,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 .read_buf(&mut frame)
                 .await;
             match read {
-                Ok(0) => return Err("the broker hung up in the middle of a response".into()),
+                Ok(0) => return Err(HUNG_UP_IN_A_RESPONSE.into()),
                 Ok(_) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(failure(&error, HUNG_UP_IN_A_RESPONSE)),
             }
         }
         Ok(frame.freeze())
@@ -123,8 +125,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         match read {
             Ok(0) => Err(hung_up.to_owned()),
             Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(failure(&error, hung_up)),
         }
+    }
+}
+
+/// Why a read failed. A TLS stream reports a TCP connection that ended without close_notify as an
+/// error; many brokers end connections like this.
+fn failure(error: &io::Error, hung_up: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => hung_up.to_owned(),
+        _ => error.to_string(),
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn log_in(
     let answer = answer.await?;
     let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
     let message = format!(
-        "the broker does not take {}; it takes {}",
+        "the broker does not take {}; it takes {}; set sasl.mechanism to one that it takes",
         mechanism,
         enabled.join(", ")
     );

@@ -1,13 +1,17 @@
 //! TLS: trust and identity of this client, with `ottla-tls`, which brokers use as well.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use ottla_sync::net::TcpStream;
 use ottla_tls::{Given, Purpose, TlsContext, TlsError, TlsSettings};
+use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::error::ClientError;
 
 /// Loads the files of the `ssl.*` settings.
 pub(super) fn load(ssl: &BTreeMap<String, String>) -> Result<Arc<TlsContext>, TlsError> {
@@ -32,10 +36,41 @@ pub(crate) async fn wrap(
     stream: TcpStream,
     address: &str,
     tls: &TlsContext,
-) -> Result<TlsStream<TcpStream>, String> {
-    let name = server_name(address)?;
-    TlsConnector::from(tls.client())
-        .connect(name, stream)
-        .await
-        .map_err(|error| format!("TLS: {error}"))
+) -> Result<TlsStream<TcpStream>, ClientError> {
+    let name = server_name(address).map_err(|reason| ClientError::Connect {
+        address: address.to_owned(),
+        reason,
+    })?;
+    let connected = TlsConnector::from(tls.client()).connect(name, stream).await;
+    connected.map_err(|error| match advice(&error) {
+        Some(advice) => ClientError::Certificate {
+            address: address.to_owned(),
+            reason: format!("TLS: {error}; {advice}"),
+        },
+        None => ClientError::Connect {
+            address: address.to_owned(),
+            reason: format!("TLS: {error}"),
+        },
+    })
+}
+
+/// What to change if the broker's certificate is the reason of a failed handshake.
+fn advice(error: &io::Error) -> Option<&'static str> {
+    let of_tls = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let rustls::Error::InvalidCertificate(problem) = of_tls else {
+        return None;
+    };
+    Some(match problem {
+        CertificateError::UnknownIssuer => {
+            "this client trusts no authority that signed it; set ssl.truststore.location to the trust store of this \
+             cluster"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "replace the broker's certificate, or correct the clock of this machine"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "connect to a name that is in the certificate, or give the broker a certificate with this name"
+        }
+        _ => "check the broker's certificate and ssl.truststore.location",
+    })
 }
