@@ -182,6 +182,8 @@ pub fn examine(properties: &Properties, unformatted: Unformatted) -> Preflight {
         accept: None,
     }));
     preflight.findings.sort_by_key(|finding| finding.severity);
+    // Listeners with the same stores have the same problems.
+    preflight.findings.dedup();
     preflight
 }
 
