@@ -42,7 +42,7 @@ impl Store {
 pub fn listener(host: &str, port: u16, key_store: &Store, trust: &Store) -> String {
     format!(
         "# Lines for the broker's server.properties. Nodes use TLS between each other too. Append the node's other \
-         listeners\n# to listeners and to the map, such as CONTROLLER://:9094.\n\
+         listeners\n# to listeners and to the map, such as CONTROLLER://:9093.\n\
          listeners=SSL://:{port}\n\
          listener.security.protocol.map=SSL:SSL,CONTROLLER:SSL\n\
          {}\
