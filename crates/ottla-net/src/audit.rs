@@ -206,7 +206,7 @@ impl Audit {
         let (client, action) = with_names(client, action, &principal, &name);
         let way_out = way_out(client, action, &rule);
         tracing::info!(target: LOGGER, "{}", line(client, action, api_key, &rule));
-        tracing::info!(target: LOGGER, "{way_out}");
+        tracing::info!(target: LOGGER, "to allow it: {way_out}");
         if self.has_denied {
             let line = queue::line(client, action, api_key, &rule, Some(&way_out));
             self.push(&line, action, &rule);
@@ -274,9 +274,9 @@ fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
         Rule::Acl(acl) => {
             let acl = acl.to_string();
             let acl = escaped(&acl);
-            format!("to allow it, remove the ACL that denies it ({acl}), then: {add}")
+            format!("remove the ACL that denies it ({acl}), then: {add}")
         }
-        _ => format!("to allow it: {add}"),
+        _ => add,
     }
 }
 
@@ -312,8 +312,8 @@ mod tests {
         };
         assert_eq!(
             way_out(CLIENT, ACTION, &Rule::DefaultDeny),
-            "to allow it: ottla acls --add --allow-principal User:ANONYMOUS --allow-host 127.0.0.1 \
-             --operation Read --topic foo"
+            "ottla acls --add --allow-principal User:ANONYMOUS --allow-host 127.0.0.1 --operation Read \
+             --topic foo"
         );
         let out = way_out(CLIENT, hostile, &Rule::DefaultDeny);
         assert!(out.ends_with(r"--topic 'a'\''; rm'"), "{out}");

@@ -83,6 +83,7 @@ async fn denials_are_written_to_the_topic_also_the_last_before_a_stop() {
     assert_eq!(first["request"], "Metadata");
     assert_eq!(first["allowed"], false);
     let to_allow = first["toAllow"].as_str().expect("a command");
+    assert!(to_allow.starts_with("ottla acls --add "), "{to_allow}");
     assert!(to_allow.contains("--topic secret"), "{to_allow}");
 
     assert_eq!(describe(&mut stranger, "second").await, denied);
