@@ -107,7 +107,8 @@ impl Connection {
                 let wrapping = security::wrap(stream, address, tls);
                 let stream = ottla_sync::time::timeout(limit, wrapping)
                     .await
-                    .map_err(|_| refused("no answer to the TLS handshake".into()))??;
+                    .map_err(|_| refused("no answer to the TLS handshake".into()))?
+                    .map_err(refused)?;
                 let shown = stream.get_ref().1.peer_certificates();
                 certificate = shown.and_then(|chain| chain.first()).cloned();
                 let (read, write) = tokio::io::split(stream);

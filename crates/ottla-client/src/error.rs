@@ -30,13 +30,8 @@ pub enum ClientError {
     /// The configuration is incomplete, or contains something that this client does not support.
     #[error("{0}")]
     Config(String),
-    #[error(
-        "cannot connect to {address}: {reason}; check the address and that a broker runs there"
-    )]
+    #[error("cannot connect to {address}: {reason}{}", what_to_check(reason))]
     Connect { address: String, reason: String },
-    /// The broker's certificate was not accepted; the reason includes what to change.
-    #[error("cannot connect to {address}: {reason}")]
-    Certificate { address: String, reason: String },
     /// The endpoint of OAuth tokens was not reached, or is overloaded.
     #[error("{0}")]
     NoToken(String),
@@ -128,6 +123,16 @@ fn describe_unsupported(
     }
 }
 
+/// How the reason begins if a broker was there, but its certificate was not accepted. Such a reason says what to change.
+pub(crate) const CERTIFICATE_REFUSED: &str = "TLS: the broker's certificate is not accepted: ";
+
+fn what_to_check(reason: &str) -> &'static str {
+    match reason.starts_with(CERTIFICATE_REFUSED) {
+        true => "",
+        false => "; check the address and that a broker runs there",
+    }
+}
+
 impl ClientError {
     /// The error for an error code of the cluster.
     ///
@@ -199,7 +204,6 @@ impl ClientError {
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::Connect { .. }
-            | ClientError::Certificate { .. }
             | ClientError::NoToken(_)
             | ClientError::Closed { .. }
             | ClientError::TimedOut { .. } => true,

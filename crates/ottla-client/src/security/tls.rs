@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::error::ClientError;
+use crate::error::CERTIFICATE_REFUSED;
 
 /// Loads the files of the `ssl.*` settings.
 pub(super) fn load(ssl: &BTreeMap<String, String>) -> Result<Arc<TlsContext>, TlsError> {
@@ -36,21 +36,12 @@ pub(crate) async fn wrap(
     stream: TcpStream,
     address: &str,
     tls: &TlsContext,
-) -> Result<TlsStream<TcpStream>, ClientError> {
-    let name = server_name(address).map_err(|reason| ClientError::Connect {
-        address: address.to_owned(),
-        reason,
-    })?;
+) -> Result<TlsStream<TcpStream>, String> {
+    let name = server_name(address)?;
     let connected = TlsConnector::from(tls.client()).connect(name, stream).await;
     connected.map_err(|error| match advice(&error) {
-        Some(advice) => ClientError::Certificate {
-            address: address.to_owned(),
-            reason: format!("TLS: {error}; {advice}"),
-        },
-        None => ClientError::Connect {
-            address: address.to_owned(),
-            reason: format!("TLS: {error}"),
-        },
+        Some(advice) => format!("{CERTIFICATE_REFUSED}{error}; {advice}"),
+        None => format!("TLS: {error}"),
     })
 }
 

@@ -269,9 +269,7 @@ fn length_of(length: Duration) -> String {
 /// The error without the address, which is printed before it.
 fn brief(error: &ClientError) -> String {
     match error {
-        ClientError::Connect { reason, .. }
-        | ClientError::Certificate { reason, .. }
-        | ClientError::Closed { reason, .. } => reason.clone(),
+        ClientError::Connect { reason, .. } | ClientError::Closed { reason, .. } => reason.clone(),
         ClientError::TimedOut { what, after, .. } => {
             format!("no answer to {what} within {} ms", after.as_millis())
         }
