@@ -1,6 +1,6 @@
 //! One life of the broker process: start from the disk, threads, and end.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
@@ -350,8 +350,7 @@ fn peer_fetches(running: &Running, _: u64) {
 /// The broker's connection to the peer and the controller.
 pub(super) struct Link {
     cluster: Cluster,
-    /// Weak, because the partition holds this link.
-    order: Mutex<Option<(Weak<Partition>, FetchPosition)>>,
+    order: Mutex<Option<(Arc<Partition>, FetchPosition)>>,
     host: Mutex<Option<Arc<PartitionHost>>>,
 }
 
@@ -366,9 +365,7 @@ impl Link {
         let mut random = stream("fetch");
         while !running.is_over() {
             let order = self.order.lock().take();
-            if let Some((partition, order)) = order
-                && let Some(partition) = partition.upgrade()
-            {
+            if let Some((partition, order)) = order {
                 let result = self.cluster.with(|state| state.serve(order));
                 thread::sleep(Duration::from_millis(random.below(3)));
                 let answer = LeaderAnswer { order, result };
@@ -402,7 +399,7 @@ impl LeaderFetcher for Link {
     }
 
     fn order(&self, partition: &Arc<Partition>, position: FetchPosition) {
-        *self.order.lock() = Some((Arc::downgrade(partition), position));
+        *self.order.lock() = Some((Arc::clone(partition), position));
     }
 
     fn stop(&self, _: &Partition) {
