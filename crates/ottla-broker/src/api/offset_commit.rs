@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_coordinator::group::GroupCoordinator;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::offset_commit_request::OffsetCommitRequestTopic;
 use ottla_protocol::messages::offset_commit_response::{
@@ -27,34 +28,16 @@ pub(crate) async fn handle(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return all_failed(&request.topics, ErrorCode::GroupAuthorizationFailed);
     }
-    let mut refused = Vec::new();
-    let mut topics = Vec::with_capacity(request.topics.len());
-    let image = broker.metadata().clone();
-    for topic in std::mem::take(&mut request.topics) {
-        match resolve(broker, context, &image, topic, uses_topic_ids) {
-            Ok(topic) => topics.extend(existing_partitions(&image, topic, &mut refused)),
-            Err(response) => refused.push(response),
-        }
-    }
+    let topics = std::mem::take(&mut request.topics);
+    let (topics, refused) = split(broker, context, topics, uses_topic_ids);
     if topics.is_empty() {
-        return OffsetCommitResponse {
-            topics: refused,
-            ..Default::default()
-        };
+        return merged(refused, OffsetCommitResponse::default());
     }
-
     request.topics = topics.clone();
     let committed = broker
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
-            let commit = request.topics.iter().flat_map(|topic| {
-                let partitions = topic.partitions.iter();
-                partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
-            });
-            if broker.context.is_heap_full()
-                && coordinator.grows_with(&request.group_id, commit)
-                && let Err(error) = broker.context.check_heap()
-            {
+            if let Err(error) = check_growth(broker, coordinator, &request) {
                 return coordinator.refuse_offset_commit(to, &request, error);
             }
             coordinator.handle_offset_commit(to, request, reports_not_found, now)
@@ -64,6 +47,41 @@ pub(crate) async fn handle(
         Err(error) => all_failed(&topics, error),
     };
     merged(refused, response)
+}
+
+/// The topics with the partitions that exist and may be committed, with names and IDs, and the
+/// errors of the others.
+pub(super) fn split(
+    broker: &Broker,
+    context: &RequestContext,
+    topics: Vec<OffsetCommitRequestTopic>,
+    uses_topic_ids: bool,
+) -> (
+    Vec<OffsetCommitRequestTopic>,
+    Vec<OffsetCommitResponseTopic>,
+) {
+    let mut refused = Vec::new();
+    let mut existing = Vec::with_capacity(topics.len());
+    let image = broker.metadata().clone();
+    for topic in topics {
+        match resolve(broker, context, &image, topic, uses_topic_ids) {
+            Ok(topic) => existing.extend(existing_partitions(&image, topic, &mut refused)),
+            Err(response) => refused.push(response),
+        }
+    }
+    (existing, refused)
+}
+
+/// An error if the heap is full and the commit would make the group's offsets larger.
+pub(super) fn check_growth(
+    broker: &Broker,
+    coordinator: &GroupCoordinator,
+    request: &OffsetCommitRequest,
+) -> Result<(), ErrorCode> {
+    match broker.context.is_heap_full() && coordinator.grows_with(request) {
+        true => broker.context.check_heap(),
+        false => Ok(()),
+    }
 }
 
 /// Completes the topic's name and ID, or returns its error.
@@ -147,7 +165,10 @@ fn failed(topic: &OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitRes
     }
 }
 
-fn all_failed(topics: &[OffsetCommitRequestTopic], error: ErrorCode) -> OffsetCommitResponse {
+pub(super) fn all_failed(
+    topics: &[OffsetCommitRequestTopic],
+    error: ErrorCode,
+) -> OffsetCommitResponse {
     OffsetCommitResponse {
         topics: topics.iter().map(|topic| failed(topic, error)).collect(),
         ..Default::default()
@@ -156,7 +177,7 @@ fn all_failed(topics: &[OffsetCommitRequestTopic], error: ErrorCode) -> OffsetCo
 
 /// Merges the partitions of each topic: first the partitions rejected here, then the partitions of
 /// the coordinator's response.
-fn merged(
+pub(super) fn merged(
     mut topics: Vec<OffsetCommitResponseTopic>,
     response: OffsetCommitResponse,
 ) -> OffsetCommitResponse {

@@ -8,11 +8,15 @@ use std::sync::Arc;
 use ottla_coordinator::TransactionalProducer;
 use ottla_coordinator::error_after_append;
 use ottla_coordinator::group::GroupCoordinator;
-use ottla_protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use ottla_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use ottla_protocol::messages::{
+    OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
 use ottla_sync::oneshot;
 use ottla_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId};
 
@@ -22,84 +26,102 @@ use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_partition::partition::Partition;
 use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 
-use super::merged::merge_by;
-use super::offset_commit::take_unknown;
+use super::offset_commit::{all_failed, check_growth, merged, split};
 use crate::Broker;
 
+/// Handled as the OffsetCommit with the same fields.
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    mut request: TxnOffsetCommitRequest,
+    request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
+    let transaction = ProducerTransaction {
+        transactional_id: request.transactional_id,
+        producer: TransactionalProducer {
+            id: ProducerId(request.producer_id),
+            epoch: ProducerEpoch(request.producer_epoch),
+        },
+        added_by: match context.api_version {
+            ..=3 => AddedBy::Client,
+            4 => AddedBy::ClientThatMayAbort,
+            5.. => AddedBy::Broker,
+        },
+        asked_for: AskedFor::Coordinator,
+    };
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic
+            .partitions
+            .into_iter()
+            .map(|it| OffsetCommitRequestPartition {
+                partition_index: it.partition_index,
+                committed_offset: it.committed_offset,
+                committed_leader_epoch: it.committed_leader_epoch,
+                committed_metadata: it.committed_metadata,
+                ..Default::default()
+            });
+        OffsetCommitRequestTopic {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            partitions: partitions.collect(),
+            ..Default::default()
+        }
+    });
+    let request = OffsetCommitRequest {
+        group_id: request.group_id,
+        generation_id_or_member_epoch: request.generation_id_or_member_epoch,
+        member_id: request.member_id,
+        group_instance_id: request.group_instance_id,
+        topics: topics.collect(),
+        ..Default::default()
+    };
+    let response = respond(broker, context, transaction, request).await;
+    let topics = response.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.into_iter();
+        let partitions = partitions.map(|it| TxnOffsetCommitResponsePartition {
+            partition_index: it.partition_index,
+            error_code: it.error_code,
+            ..Default::default()
+        });
+        TxnOffsetCommitResponseTopic {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            partitions: partitions.collect(),
+            ..Default::default()
+        }
+    });
+    TxnOffsetCommitResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    }
+}
+
+async fn respond(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    transaction: ProducerTransaction,
+    mut request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
     let authorizer = &broker.authorizer;
     let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
-    if !authorizer.is_allowed(context, write, of_id, &request.transactional_id) {
+    if !authorizer.is_allowed(context, write, of_id, &transaction.transactional_id) {
         let error = ErrorCode::TransactionalIdAuthorizationFailed;
         return all_failed(&request.topics, error);
     }
-    let read = Operation::Read;
-    if !authorizer.is_allowed(context, read, ResourceType::Group, &request.group_id) {
+    let (read, of_group) = (Operation::Read, ResourceType::Group);
+    if !authorizer.is_allowed(context, read, of_group, &request.group_id) {
         return all_failed(&request.topics, ErrorCode::GroupAuthorizationFailed);
     }
-    let image = broker.metadata().clone();
-    let uses_topic_ids = context.api_version >= 6;
-    let mut refused = Vec::new();
-    let mut topics = Vec::with_capacity(request.topics.len());
-    for mut topic in std::mem::take(&mut request.topics) {
-        if uses_topic_ids {
-            match image.topics.by_id(topic.topic_id) {
-                Some(known) => topic.name = known.name.clone(),
-                None => {
-                    refused.push(failed(&topic, ErrorCode::UnknownTopicId));
-                    continue;
-                }
-            }
-        }
-        if !authorizer.is_allowed(context, read, ResourceType::Topic, &topic.name) {
-            refused.push(failed(&topic, ErrorCode::TopicAuthorizationFailed));
-            continue;
-        }
-        if let Some(known) = image.topics.by_name(&topic.name) {
-            topic.topic_id = known.id;
-        }
-        let unknown = take_unknown(&image, &topic.name, &mut topic.partitions, |it| {
-            it.partition_index
-        });
-        if !unknown.is_empty() {
-            let unknown = TxnOffsetCommitRequestTopic {
-                name: topic.name.clone(),
-                topic_id: topic.topic_id,
-                partitions: unknown,
-                ..Default::default()
-            };
-            refused.push(failed(&unknown, ErrorCode::UnknownTopicOrPartition));
-        }
-        if !topic.partitions.is_empty() {
-            topics.push(topic);
-        }
-    }
-    let mut response = TxnOffsetCommitResponse {
-        topics: refused,
-        ..Default::default()
-    };
+    let topics = std::mem::take(&mut request.topics);
+    let (topics, refused) = split(broker, context, topics, context.api_version >= 6);
     if topics.is_empty() {
-        return response;
+        return merged(refused, OffsetCommitResponse::default());
     }
     request.topics = topics.clone();
-    let committed = match commit(broker, context, request).await {
-        Ok(committed) => committed,
+    let response = match commit(broker, context, transaction, request).await {
+        Ok(response) => response,
         Err(error) => all_failed(&topics, for_version(error, context.api_version)),
     };
-    let key = |topic: &TxnOffsetCommitResponseTopic| (topic.topic_id, topic.name.clone());
-    merge_by(
-        &mut response.topics,
-        committed.topics,
-        key,
-        |known, topic| {
-            known.partitions.extend(topic.partitions);
-        },
-    );
-    response
+    merged(refused, response)
 }
 
 fn for_version(error: ErrorCode, version: i16) -> ErrorCode {
@@ -113,42 +135,24 @@ fn for_version(error: ErrorCode, version: i16) -> ErrorCode {
 async fn commit(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: TxnOffsetCommitRequest,
-) -> Result<TxnOffsetCommitResponse, ErrorCode> {
+    transaction: ProducerTransaction,
+    request: OffsetCommitRequest,
+) -> Result<OffsetCommitResponse, ErrorCode> {
     if request.group_id.is_empty() {
         return Err(ErrorCode::InvalidGroupId);
     }
     let coordinator = coordinator_of(broker, &request.group_id)?;
-    let transaction = ProducerTransaction {
-        transactional_id: request.transactional_id.clone(),
-        producer: TransactionalProducer {
-            id: ProducerId(request.producer_id),
-            epoch: ProducerEpoch(request.producer_epoch),
-        },
-        added_by: match context.api_version {
-            ..=3 => AddedBy::Client,
-            4 => AddedBy::ClientThatMayAbort,
-            5.. => AddedBy::Broker,
-        },
-        asked_for: AskedFor::Coordinator,
-    };
+    let producer = transaction.producer;
     let guard = verify(broker, coordinator.partition(), transaction)
         .await
         .map_err(error_after_append)?;
-    let tells_stale_members = context.api_version >= 6;
+    let tells_stale = context.api_version >= 6;
     let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
-        let commit = request.topics.iter().flat_map(|topic| {
-            let partitions = topic.partitions.iter();
-            partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
-        });
-        if broker.context.is_heap_full()
-            && coordinator.grows_with(&request.group_id, commit)
-            && let Err(error) = broker.context.check_heap()
-        {
+        if let Err(error) = check_growth(broker, coordinator, &request) {
             let error = for_version(error, context.api_version);
-            return coordinator.refuse_txn_offset_commit(to, &request, error);
+            return coordinator.refuse_offset_commit(to, &request, error);
         }
-        coordinator.handle_txn_offset_commit(to, request, tells_stale_members, guard, now)
+        coordinator.handle_txn_offset_commit(to, &request, producer, guard, tells_stale, now)
     });
     committed.await
 }
@@ -198,28 +202,4 @@ async fn verify(
         return Err(error);
     }
     Ok(guard)
-}
-
-fn failed(topic: &TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic {
-    let partitions = topic
-        .partitions
-        .iter()
-        .map(|partition| TxnOffsetCommitResponsePartition {
-            partition_index: partition.partition_index,
-            error_code: error.code(),
-            ..Default::default()
-        });
-    TxnOffsetCommitResponseTopic {
-        name: topic.name.clone(),
-        topic_id: topic.topic_id,
-        partitions: partitions.collect(),
-        ..Default::default()
-    }
-}
-
-fn all_failed(topics: &[TxnOffsetCommitRequestTopic], error: ErrorCode) -> TxnOffsetCommitResponse {
-    TxnOffsetCommitResponse {
-        topics: topics.iter().map(|topic| failed(topic, error)).collect(),
-        ..Default::default()
-    }
 }

@@ -2,6 +2,9 @@
 //! Source: `OffsetMetadataManager.commitOffset`, `ClassicGroup.validateOffsetCommit`.
 
 use bytestring::ByteString;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use ottla_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -30,11 +33,10 @@ impl GroupCoordinator {
         knows_consumer_groups: bool,
         now: Timestamp,
     ) -> Outcome {
-        let mut effects = self.effects();
-        if let Err(error) = self.validate_commit(&request, knows_consumer_groups) {
-            effects.reply(to, response(&request, |_| error));
-            return self.finish(effects);
+        if let Err(error) = self.validate_commit(&request, false, knows_consumer_groups) {
+            return self.refuse_offset_commit(to, &request, error);
         }
+        let mut effects = self.effects();
         let group_id = owned(&request.group_id);
         // A commit to a group without members creates a group without a protocol.
         self.create_group(&group_id, effects.next_write(), now);
@@ -48,45 +50,15 @@ impl GroupCoordinator {
                 effects.set_timer(timer, member.session_timeout_ms);
             }
         });
-
-        let max_metadata = self.config.offset_metadata_max_bytes;
-        let error_of = |metadata: &Option<ByteString>| match metadata {
-            Some(text) if is_metadata_too_large(text, max_metadata) => {
-                ErrorCode::OffsetMetadataTooLarge
-            }
-            _ => ErrorCode::None,
-        };
-        let now_ms = now.value();
         let expire_timestamp_ms = (request.retention_time_ms != DEFAULT_RETENTION_TIME)
-            .then(|| now_ms.saturating_add(request.retention_time_ms));
-        let mut records = Vec::new();
-        for topic in &request.topics {
-            let name = owned(&topic.name);
-            for partition in &topic.partitions {
-                if error_of(&partition.committed_metadata) != ErrorCode::None {
-                    continue;
-                }
-                let offset = OffsetAndMetadata {
-                    committed_offset: partition.committed_offset,
-                    leader_epoch: partition.committed_leader_epoch,
-                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
-                    commit_timestamp_ms: now_ms,
-                    expire_timestamp_ms,
-                    topic_id: topic.topic_id,
-                    record_offset: -1,
-                };
-                let index = partition.partition_index;
-                records.push(CoordinatorRecord::offset_commit(
-                    &group_id, &name, index, &offset,
-                ));
-            }
-        }
-        let reply = Deferred::Reply(to.with(response(&request, error_of)));
+            .then(|| now.value().saturating_add(request.retention_time_ms));
+        let records = self.offset_records(&request, expire_timestamp_ms, now);
+        let reply = Deferred::Reply(to.with(self.commit_response(&request)));
         self.apply_and_write(records, reply, now, &mut effects);
         self.finish(effects)
     }
 
-    /// Refuses a commit that was not looked at.
+    /// Refuses a commit, in a transaction or not.
     pub fn refuse_offset_commit(
         &mut self,
         to: ReplyTo<OffsetCommitResponse>,
@@ -98,23 +70,26 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// Whether a commit of these topics, partitions and metadata would add offsets to those of the
-    /// group, or make metadata longer.
-    pub fn grows_with<'a>(
-        &self,
-        group_id: &str,
-        mut commit: impl Iterator<Item = (&'a ByteString, i32, &'a Option<ByteString>)>,
-    ) -> bool {
-        commit.any(|(topic, index, metadata)| {
+    /// Whether a commit would add offsets to those of the group, or make metadata longer.
+    pub fn grows_with(&self, request: &OffsetCommitRequest) -> bool {
+        let mut partitions = request.topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
+        });
+        partitions.any(|(topic, index, metadata)| {
             let length = metadata.as_ref().map_or(0, |text| text.len());
-            let latest = self.offsets.latest(group_id, &(topic.clone(), index));
+            let partition = (topic.clone(), index);
+            let latest = self.offsets.latest(&request.group_id, &partition);
             latest.is_none_or(|latest| latest.metadata.len() < length)
         })
     }
 
-    fn validate_commit(
+    /// `knows_consumer_groups` as in [`Self::handle_offset_commit`]; in a transaction, whether the
+    /// client understands `STALE_MEMBER_EPOCH` and `GROUP_ID_NOT_FOUND`.
+    pub(super) fn validate_commit(
         &self,
         request: &OffsetCommitRequest,
+        is_transactional: bool,
         knows_consumer_groups: bool,
     ) -> Result<(), ErrorCode> {
         let is_member = request.generation_id_or_member_epoch >= 0;
@@ -122,19 +97,15 @@ impl GroupCoordinator {
             member_id: &request.member_id,
             instance_id: request.group_instance_id.as_ref(),
             member_epoch: request.generation_id_or_member_epoch,
-            is_transactional: false,
+            is_transactional,
             knows_consumer_groups,
         };
-        let max_metadata = self.config.offset_metadata_max_bytes;
         let to_commit = request.topics.iter().flat_map(|topic| {
-            let to_commit = topic.partitions.iter().filter(move |partition| {
-                let metadata = partition.committed_metadata.as_deref();
-                !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
-            });
+            let to_commit = self.with_valid_metadata(topic);
             to_commit.map(move |partition| (topic, partition.partition_index))
         });
-        match self.group(&request.group_id) {
-            Some(Group::Classic(group)) => validate(group, request),
+        let result = match self.group(&request.group_id) {
+            Some(Group::Classic(group)) => validate(group, request, is_transactional),
             Some(Group::Consumer(group)) => {
                 let partitions = to_commit.map(|(topic, index)| (Some(topic.topic_id), index));
                 group.validate_commit(&committer, partitions)
@@ -147,11 +118,76 @@ impl GroupCoordinator {
             None if !is_member => Ok(()),
             None if knows_consumer_groups => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
+        };
+        result.map_err(|error| match error {
+            // For older producers, every late commit belongs to an earlier generation.
+            ErrorCode::StaleMemberEpoch if is_transactional && !knows_consumer_groups => {
+                ErrorCode::IllegalGeneration
+            }
+            error => error,
+        })
+    }
+
+    /// The records of the offsets in `request` whose metadata is not too large.
+    pub(super) fn offset_records(
+        &self,
+        request: &OffsetCommitRequest,
+        expire_timestamp_ms: Option<i64>,
+        now: Timestamp,
+    ) -> Vec<CoordinatorRecord> {
+        let group_id = owned(&request.group_id);
+        let mut records = Vec::new();
+        for topic in &request.topics {
+            let name = owned(&topic.name);
+            records.extend(self.with_valid_metadata(topic).map(|partition| {
+                let offset = OffsetAndMetadata {
+                    committed_offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
+                    commit_timestamp_ms: now.value(),
+                    expire_timestamp_ms,
+                    topic_id: topic.topic_id,
+                    record_offset: -1,
+                };
+                let index = partition.partition_index;
+                CoordinatorRecord::offset_commit(&group_id, &name, index, &offset)
+            }));
+        }
+        records
+    }
+
+    /// The response to a commit whose records are written.
+    pub(super) fn commit_response(&self, request: &OffsetCommitRequest) -> OffsetCommitResponse {
+        response(request, |metadata| self.metadata_error(metadata))
+    }
+
+    fn with_valid_metadata<'a>(
+        &'a self,
+        topic: &'a OffsetCommitRequestTopic,
+    ) -> impl Iterator<Item = &'a OffsetCommitRequestPartition> {
+        let partitions = topic.partitions.iter();
+        partitions.filter(move |it| self.metadata_error(&it.committed_metadata) == ErrorCode::None)
+    }
+
+    /// An error if the metadata is longer than `offset.metadata.max.bytes`. Kafka counts Java
+    /// characters, which are never more than the bytes.
+    fn metadata_error(&self, metadata: &Option<ByteString>) -> ErrorCode {
+        let max = usize::try_from(self.config.offset_metadata_max_bytes).unwrap_or(0);
+        match metadata {
+            Some(text) if text.len() > max && text.encode_utf16().count() > max => {
+                ErrorCode::OffsetMetadataTooLarge
+            }
+            _ => ErrorCode::None,
         }
     }
 }
 
-fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), ErrorCode> {
+/// In a transaction, older clients send no member ID, and a rebalance does not matter.
+fn validate(
+    group: &ClassicGroup,
+    request: &OffsetCommitRequest,
+    is_transactional: bool,
+) -> Result<(), ErrorCode> {
     let generation_id = request.generation_id_or_member_epoch;
     let is_empty = group.is_in(ClassicGroupState::Empty);
     if generation_id < 0 && is_empty {
@@ -160,6 +196,9 @@ fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), E
     }
     let instance_id = request.group_instance_id.as_deref();
     let names_member = group.validate_committer(&request.member_id, instance_id, generation_id)?;
+    if is_transactional {
+        return Ok(());
+    }
     if !names_member && !is_empty {
         return Err(ErrorCode::UnknownMemberId);
     }
@@ -195,11 +234,4 @@ fn response(
         topics: topics.collect(),
         ..Default::default()
     }
-}
-
-/// Whether a text is longer than `offset.metadata.max.bytes`. Kafka counts Java characters, which
-/// are never more than the bytes.
-pub(super) fn is_metadata_too_large(text: &str, max: i32) -> bool {
-    let max = usize::try_from(max).unwrap_or(0);
-    text.len() > max && text.encode_utf16().count() > max
 }

@@ -14,7 +14,7 @@ use ottla_protocol::messages::{
     AlterShareGroupOffsetsResponse, ConsumerGroupHeartbeatResponse,
     DeleteShareGroupOffsetsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
     OffsetCommitResponse, OffsetDeleteResponse, ShareGroupHeartbeatResponse,
-    StreamsGroupHeartbeatResponse, SyncGroupResponse, TxnOffsetCommitResponse,
+    StreamsGroupHeartbeatResponse, SyncGroupResponse,
 };
 use ottla_types::ErrorCode;
 
@@ -47,10 +47,10 @@ responses! {
         ShareGroupHeartbeat(ShareGroupHeartbeatResponse),
         StreamsGroupHeartbeat(StreamsHeartbeat),
         LeaveGroup(LeaveGroupResponse),
+        /// Of OffsetCommit and TxnOffsetCommit.
         OffsetCommit(OffsetCommitResponse),
         OffsetFetch(OffsetFetchResponseGroup),
         OffsetDelete(OffsetDeleteResponse),
-        TxnOffsetCommit(TxnOffsetCommitResponse),
         /// The end of a transaction, for which WriteTxnMarkers has an error code.
         TransactionEnd(ErrorCode),
         DeleteGroups(Vec<DeletableGroupResult>),
@@ -136,13 +136,6 @@ impl Response {
             }
             .into(),
             Response::OffsetDelete(_) => OffsetDeleteResponse::refused(returned).into(),
-            Response::TxnOffsetCommit(mut response) => {
-                let topics = response.topics.iter_mut();
-                topics
-                    .flat_map(|topic| &mut topic.partitions)
-                    .for_each(|partition| partition.error_code = code);
-                response.into()
-            }
             Response::TransactionEnd(_) => error.into(),
             Response::DeleteGroups(mut results) => {
                 results

@@ -613,15 +613,6 @@ fn describe_reply(response: &Response) -> String {
             });
             format!("commit{}", partitions.collect::<String>())
         }
-        Response::TxnOffsetCommit(commit) => {
-            let partitions = commit.topics.iter().flat_map(|topic| {
-                topic.partitions.iter().map(|partition| {
-                    let error = error(partition.error_code);
-                    format!(" {}-{}={error}", topic.name, partition.partition_index)
-                })
-            });
-            format!("txn commit{}", partitions.collect::<String>())
-        }
         Response::TransactionEnd(error) => format!("transaction end {}", error.name()),
         Response::OffsetFetch(fetch) => {
             let partitions = fetch.topics.iter().flat_map(|topic| {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
-use ottla_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest,
-    TxnOffsetCommitRequest,
+    ConsumerGroupHeartbeatRequest, HeartbeatRequest, LeaveGroupRequest, OffsetCommitRequest,
+    SyncGroupRequest,
 };
 use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
@@ -230,12 +230,16 @@ impl World {
     }
 
     fn commit_in_transaction(&mut self) -> Outcome {
-        let request = TxnOffsetCommitRequest {
-            group_id: GROUPS[self.below(2) as usize].into(),
-            producer_id: self.below(3) as i64,
-            topics: vec![TxnOffsetCommitRequestTopic {
+        let group_id = GROUPS[self.below(2) as usize].into();
+        let producer = TransactionalProducer {
+            id: ProducerId(self.below(3) as i64),
+            epoch: ProducerEpoch(0),
+        };
+        let request = OffsetCommitRequest {
+            group_id,
+            topics: vec![OffsetCommitRequestTopic {
                 name: "t".into(),
-                partitions: vec![TxnOffsetCommitRequestPartition {
+                partitions: vec![OffsetCommitRequestPartition {
                     partition_index: self.below(3) as i32,
                     committed_offset: self.events.into(),
                     ..Default::default()
@@ -246,8 +250,14 @@ impl World {
         };
         let to = self.ask();
         let now = Timestamp(self.now_ms);
-        self.coordinator
-            .handle_txn_offset_commit(ReplyTo::new(to), request, false, None, now)
+        self.coordinator.handle_txn_offset_commit(
+            ReplyTo::new(to),
+            &request,
+            producer,
+            None,
+            false,
+            now,
+        )
     }
 
     fn end_transaction(&mut self) -> Outcome {

@@ -1,22 +1,20 @@
 //! Offsets that are part of a transaction, and the markers that end it.
 
-use ottla_protocol::messages::TxnOffsetCommitRequest;
-use ottla_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+use ottla_protocol::messages::OffsetCommitRequest;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
 use crate::runtime::{TransactionEnd, TransactionalProducer};
 
-fn request(offset: i64) -> TxnOffsetCommitRequest {
-    TxnOffsetCommitRequest {
+fn request(offset: i64) -> OffsetCommitRequest {
+    OffsetCommitRequest {
         group_id: "g".into(),
-        producer_id: 9,
-        producer_epoch: 3,
-        topics: vec![TxnOffsetCommitRequestTopic {
+        topics: vec![OffsetCommitRequestTopic {
             name: "t".into(),
-            partitions: vec![TxnOffsetCommitRequestPartition {
+            partitions: vec![OffsetCommitRequestPartition {
                 partition_index: 0,
                 committed_offset: offset,
                 committed_metadata: Some("m".into()),
@@ -28,21 +26,29 @@ fn request(offset: i64) -> TxnOffsetCommitRequest {
     }
 }
 
-fn commit(script: &mut Script, request: TxnOffsetCommitRequest) -> String {
+fn commit(script: &mut Script, request: OffsetCommitRequest) -> String {
     commit_of(script, request, false)
 }
 
 /// `tells_stale_members` from version 6 on.
 fn commit_of(
     script: &mut Script,
-    request: TxnOffsetCommitRequest,
+    request: OffsetCommitRequest,
     tells_stale_members: bool,
 ) -> String {
+    let producer = TransactionalProducer {
+        id: ProducerId(9),
+        epoch: ProducerEpoch(3),
+    };
     let (to, now) = (script.next_reply_to(), script.now());
-    let outcome =
-        script
-            .coordinator
-            .handle_txn_offset_commit(to, request, tells_stale_members, Some(4), now);
+    let outcome = script.coordinator.handle_txn_offset_commit(
+        to,
+        &request,
+        producer,
+        Some(4),
+        tells_stale_members,
+        now,
+    );
     script.render(outcome)
 }
 
@@ -74,7 +80,7 @@ fn offsets_count_when_their_transaction_is_committed() {
         check(
             commit(&mut script, request(50)),
             "write 2 of 9:3 guard Some(4): offset g t-0 50@-1'm'
-             reply 2: txn commit t-0=NONE",
+             reply 2: commit t-0=NONE",
         );
         check(
             script.fetch_stable_offset(&fetching()),
@@ -152,7 +158,7 @@ fn offsets_that_cannot_be_written_are_not_waited_for() {
     script.commit_offset(other);
     check(
         script.fail(2, ErrorCode::InvalidProducerEpoch),
-        "reply 2: txn commit t-0=INVALID_PRODUCER_EPOCH
+        "reply 2: commit t-0=INVALID_PRODUCER_EPOCH
          reply 3: commit t-0=COORDINATOR_NOT_AVAILABLE",
     );
     script.commits_at_once = true;
@@ -172,7 +178,7 @@ fn a_join_after_a_failed_offset_write_is_refused() {
     check(
         script.fail(1, ErrorCode::InvalidProducerEpoch),
         "reply 3: join COORDINATOR_NOT_AVAILABLE member=c#1
-         reply 1: txn commit t-0=INVALID_PRODUCER_EPOCH",
+         reply 1: commit t-0=INVALID_PRODUCER_EPOCH",
     );
 }
 
@@ -197,7 +203,7 @@ fn members_are_checked_where_they_are_named() {
     let mut script = Script::stable_group_of_two();
     // Older clients send no member id or generation.
     let text = commit(&mut script, request(50));
-    assert!(text.contains("txn commit t-0=NONE"), "{text}");
+    assert!(text.contains("commit t-0=NONE"), "{text}");
     for (member_id, generation_id, error) in [
         ("c#1", 1, "NONE"),
         ("c#1", 0, "ILLEGAL_GENERATION"),
@@ -227,5 +233,5 @@ fn metadata_may_be_too_long() {
     let mut long = request(50);
     long.topics[0].partitions[0].committed_metadata = Some("x".repeat(4097).into());
     let text = commit(&mut script, long);
-    check(text, "reply 1: txn commit t-0=OFFSET_METADATA_TOO_LARGE");
+    check(text, "reply 1: commit t-0=OFFSET_METADATA_TOO_LARGE");
 }
