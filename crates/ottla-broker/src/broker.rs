@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_context::NodeContext;
+use ottla_context::{HEAP_FULL, NodeContext};
 use ottla_coordination::{Groups, ShareGroups, Surroundings, Transactions};
 use ottla_net::{Authorizer, BrokerPeers, Network, RequestContext, RequestMemory};
 use ottla_node::auto_topic_creation::AutoTopicCreation;
@@ -256,6 +256,25 @@ impl Broker {
     ) -> Result<R::Response, ErrorCode> {
         self.authorize(context)?;
         self.node.forward(context, request).await
+    }
+
+    /// As [`Self::forward`], for a request that adds to what the nodes hold if it `grows`: it is
+    /// refused while the heap is full. `refused` makes the response with an error and its message.
+    pub(crate) async fn forward_growing<R: ControllerRequest>(
+        &self,
+        context: &RequestContext,
+        request: R,
+        grows: bool,
+        refused: impl FnOnce(ErrorCode, Option<ByteString>) -> R::Response,
+    ) -> R::Response {
+        if grows && self.context.check_heap().is_err() {
+            let message = ByteString::from_static(HEAP_FULL);
+            return refused(ErrorCode::PolicyViolation, Some(message));
+        }
+        match self.forward(context, request).await {
+            Ok(response) => response,
+            Err(error) => refused(error, None),
+        }
     }
 
     /// Authorises the whole request and decides it: see [`Node::decide_here`].

@@ -7,7 +7,6 @@ use bytestring::ByteString;
 use ottla_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use ottla_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 
-use ottla_context::HEAP_FULL;
 use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_types::ErrorCode;
 
@@ -64,23 +63,20 @@ async fn decide(
         .iter()
         .map(|topic| topic.name.clone())
         .collect();
-    let refused = |error: ErrorCode, message: Option<&'static str>| CreatePartitionsResponse {
+    let refused = |error: ErrorCode, error_message: Option<ByteString>| CreatePartitionsResponse {
         results: names
             .into_iter()
             .map(|name| CreatePartitionsTopicResult {
                 name,
                 error_code: error.code(),
-                error_message: message.map(Into::into),
+                error_message: error_message.clone(),
                 ..Default::default()
             })
             .collect(),
         ..Default::default()
     };
-    if !request.validate_only && broker.context.check_heap().is_err() {
-        return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
-    }
-    match broker.forward(context, request).await {
-        Ok(response) => response,
-        Err(error) => refused(error, None),
-    }
+    let grows = !request.validate_only;
+    broker
+        .forward_growing(context, request, grows, refused)
+        .await
 }

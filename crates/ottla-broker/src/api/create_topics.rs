@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::create_topics_response::CreatableTopicResult;
 use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
-use ottla_context::HEAP_FULL;
 use ottla_net::{Operation, RequestContext, ResourceType};
 use ottla_raft::wire::METADATA_TOPIC;
 use ottla_types::ErrorCode;
@@ -87,13 +87,13 @@ async fn decide(
         .iter()
         .map(|topic| topic.name.clone())
         .collect();
-    let refused = |error: ErrorCode, message: Option<&'static str>| CreateTopicsResponse {
+    let refused = |error: ErrorCode, error_message: Option<ByteString>| CreateTopicsResponse {
         topics: names
             .into_iter()
             .map(|name| CreatableTopicResult {
                 name,
                 error_code: error.code(),
-                error_message: message.map(Into::into),
+                error_message: error_message.clone(),
                 ..Default::default()
             })
             .collect(),
@@ -104,11 +104,8 @@ async fn decide(
     // Brokers ask for few others, such as dead-letter queues, and give up those that are refused.
     let is_of_broker = context.listener().is_controller && !context.is_forwarded;
     let is_bounded = !is_of_broker && !request.topics.iter().all(is_internal);
-    if is_bounded && !request.validate_only && broker.context.check_heap().is_err() {
-        return refused(ErrorCode::PolicyViolation, Some(HEAP_FULL));
-    }
-    match broker.forward(context, request).await {
-        Ok(response) => response,
-        Err(error) => refused(error, None),
-    }
+    let grows = is_bounded && !request.validate_only;
+    broker
+        .forward_growing(context, request, grows, refused)
+        .await
 }
