@@ -87,6 +87,53 @@ pub(super) trait RecordedGroup:
     }
 }
 
+/// [`RecordedGroup::apply`]: applies the records that groups of every kind have, and the others as
+/// the match arms at the end say. A record of another kind, or a value that does not match its key,
+/// has no effect.
+macro_rules! apply_record {
+    (
+        $group:ident, $key:ident, $value:ident;
+        member: $Member:ident,
+        current: $Current:ident,
+        target: $Target:ident($target:ident) => $assignment:expr,
+        target_metadata: $TargetMetadata:ident;
+        $($other:tt)*
+    ) => {
+        match ($key, $value) {
+            (GroupRecordKey::$Member(key), Some(GroupRecordValue::$Member(value))) => {
+                let member = $group.member_or_new(&key.member_id).with_metadata(value);
+                $group.put_member(member);
+            }
+            (GroupRecordKey::$Member(key), None) => $group.drop_member(&key.member_id),
+            (GroupRecordKey::$Current(key), Some(GroupRecordValue::$Current(value))) => {
+                let member = $group.member_or_new(&key.member_id);
+                $group.put_member(member.with_current_assignment(value));
+            }
+            (GroupRecordKey::$Current(key), None) => {
+                $group.drop_current_assignment(&key.member_id);
+            }
+            (GroupRecordKey::$Target(key), Some(GroupRecordValue::$Target($target))) => {
+                let assignment = std::sync::Arc::new($assignment);
+                $group.target.set(owned(&key.member_id), assignment);
+            }
+            (GroupRecordKey::$Target(key), None) => {
+                $group.target.remove(&key.member_id);
+            }
+            (
+                GroupRecordKey::$TargetMetadata(_),
+                Some(GroupRecordValue::$TargetMetadata(value)),
+            ) => {
+                let (epoch, timestamp_ms) = (value.assignment_epoch, value.assignment_timestamp);
+                $group.target.set_metadata(epoch, timestamp_ms);
+            }
+            (GroupRecordKey::$TargetMetadata(_), None) => $group.target.clear_metadata(),
+            $($other)*
+            _ => {}
+        }
+    };
+}
+pub(super) use apply_record;
+
 /// A group has the fields and methods of its common part, `base`.
 macro_rules! deref_to_base {
     ($Group:ident, $Member:ident) => {

@@ -3,8 +3,6 @@
 //!
 //! Source: the `replay` methods of `GroupMetadataManager`.
 
-use std::sync::Arc;
-
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
 use ottla_types::Timestamp;
@@ -14,7 +12,7 @@ use super::member::ConsumerGroupMember;
 use super::topic_regex::ResolvedRegex;
 use crate::group::member::owned;
 use crate::group::modern::Assignment;
-use crate::group::recorded::RecordedGroup;
+use crate::group::recorded::{RecordedGroup, apply_record};
 
 impl RecordedGroup for ConsumerGroup {
     type Member = ConsumerGroupMember;
@@ -29,54 +27,24 @@ impl RecordedGroup for ConsumerGroup {
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
-        match (key, value) {
+        apply_record! {
+            self, key, value;
+            member: ConsumerGroupMemberMetadata,
+            current: ConsumerGroupCurrentMemberAssignment,
+            target: ConsumerGroupTargetAssignmentMember(value) => {
+                let partitions = value.topic_partitions.iter().flat_map(|topic| {
+                    let topic_id = topic.topic_id;
+                    topic.partitions.iter().map(move |index| (topic_id, *index))
+                });
+                partitions.collect::<Assignment>()
+            },
+            target_metadata: ConsumerGroupTargetAssignmentMetadata;
             (Key::ConsumerGroupMetadata(_), Some(Value::ConsumerGroupMetadata(value))) => {
                 self.group_epoch = value.epoch;
                 self.metadata_hash = value.metadata_hash;
             }
             (Key::ConsumerGroupPartitionMetadata(_), value) => {
                 self.has_subscription_metadata_record = value.is_some();
-            }
-            (
-                Key::ConsumerGroupMemberMetadata(key),
-                Some(Value::ConsumerGroupMemberMetadata(value)),
-            ) => {
-                let member = self.member_or_new(&key.member_id).with_metadata(value);
-                self.put_member(member);
-            }
-            (Key::ConsumerGroupMemberMetadata(key), None) => self.drop_member(&key.member_id),
-            (
-                Key::ConsumerGroupTargetAssignmentMetadata(_),
-                Some(Value::ConsumerGroupTargetAssignmentMetadata(value)),
-            ) => self
-                .target
-                .set_metadata(value.assignment_epoch, value.assignment_timestamp),
-            (Key::ConsumerGroupTargetAssignmentMetadata(_), None) => self.target.clear_metadata(),
-            (
-                Key::ConsumerGroupTargetAssignmentMember(key),
-                Some(Value::ConsumerGroupTargetAssignmentMember(value)),
-            ) => {
-                let partitions = value.topic_partitions.iter().flat_map(|topic| {
-                    let topic_id = topic.topic_id;
-                    topic.partitions.iter().map(move |index| (topic_id, *index))
-                });
-                let assignment: Assignment = partitions.collect();
-                self.target.set(owned(&key.member_id), Arc::new(assignment));
-            }
-            (Key::ConsumerGroupTargetAssignmentMember(key), None) => {
-                self.target.remove(&key.member_id);
-            }
-            (
-                Key::ConsumerGroupCurrentMemberAssignment(key),
-                Some(Value::ConsumerGroupCurrentMemberAssignment(value)),
-            ) => {
-                let member = self
-                    .member_or_new(&key.member_id)
-                    .with_current_assignment(value);
-                self.put_member(member);
-            }
-            (Key::ConsumerGroupCurrentMemberAssignment(key), None) => {
-                self.drop_current_assignment(&key.member_id);
             }
             (
                 Key::ConsumerGroupRegularExpression(key),
@@ -92,8 +60,6 @@ impl RecordedGroup for ConsumerGroup {
             (Key::ConsumerGroupRegularExpression(key), None) => {
                 self.drop_resolved_regex(&key.regular_expression);
             }
-            // A record of another kind, or a value that does not match its key.
-            _ => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use super::member::StreamsGroupMember;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::StreamsTopology;
 use crate::group::member::owned;
-use crate::group::recorded::RecordedGroup;
+use crate::group::recorded::{RecordedGroup, apply_record};
 
 impl RecordedGroup for StreamsGroup {
     type Member = StreamsGroupMember;
@@ -30,7 +30,16 @@ impl RecordedGroup for StreamsGroup {
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;
-        match (key, value) {
+        apply_record! {
+            self, key, value;
+            member: StreamsGroupMemberMetadata,
+            current: StreamsGroupCurrentMemberAssignment,
+            target: StreamsGroupTargetAssignmentMember(value) => TasksTuple {
+                active: tasks_of(&value.active_tasks),
+                standby: tasks_of(&value.standby_tasks),
+                warmup: tasks_of(&value.warmup_tasks),
+            },
+            target_metadata: StreamsGroupTargetAssignmentMetadata;
             (Key::StreamsGroupMetadata(_), Some(Value::StreamsGroupMetadata(value))) => {
                 self.group_epoch = value.epoch;
                 self.metadata_hash = value.metadata_hash;
@@ -44,49 +53,6 @@ impl RecordedGroup for StreamsGroup {
                 self.topology = StreamsTopology::from_record(value).map(Arc::new);
             }
             (Key::StreamsGroupTopology(_), None) => self.topology = None,
-            (
-                Key::StreamsGroupMemberMetadata(key),
-                Some(Value::StreamsGroupMemberMetadata(value)),
-            ) => {
-                let member = self.member_or_new(&key.member_id).with_metadata(value);
-                self.put_member(member);
-            }
-            (Key::StreamsGroupMemberMetadata(key), None) => self.drop_member(&key.member_id),
-            (
-                Key::StreamsGroupTargetAssignmentMetadata(_),
-                Some(Value::StreamsGroupTargetAssignmentMetadata(value)),
-            ) => self
-                .target
-                .set_metadata(value.assignment_epoch, value.assignment_timestamp),
-            (Key::StreamsGroupTargetAssignmentMetadata(_), None) => self.target.clear_metadata(),
-            (
-                Key::StreamsGroupTargetAssignmentMember(key),
-                Some(Value::StreamsGroupTargetAssignmentMember(value)),
-            ) => {
-                let target = TasksTuple {
-                    active: tasks_of(&value.active_tasks),
-                    standby: tasks_of(&value.standby_tasks),
-                    warmup: tasks_of(&value.warmup_tasks),
-                };
-                self.target.set(owned(&key.member_id), Arc::new(target));
-            }
-            (Key::StreamsGroupTargetAssignmentMember(key), None) => {
-                self.target.remove(&key.member_id);
-            }
-            (
-                Key::StreamsGroupCurrentMemberAssignment(key),
-                Some(Value::StreamsGroupCurrentMemberAssignment(value)),
-            ) => {
-                let member = self
-                    .member_or_new(&key.member_id)
-                    .with_current_assignment(value);
-                self.put_member(member);
-            }
-            (Key::StreamsGroupCurrentMemberAssignment(key), None) => {
-                self.drop_current_assignment(&key.member_id);
-            }
-            // A record of another kind, or a value that does not match its key.
-            _ => {}
         }
     }
 }
