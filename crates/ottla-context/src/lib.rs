@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_metrics::complaints::Complaints;
+use ottla_metrics::line_limit::LimitedLines;
 use ottla_metrics::{Metric, Metrics};
 use ottla_oauth::LoginTokens;
 use ottla_sasl::TokenCredentials;
@@ -52,6 +53,9 @@ pub use token_keys::TokenKeys;
 
 /// How often the size of the heap is checked.
 const HEAP_CHECK: Duration = Duration::from_secs(1);
+/// The maximum number of lines a minute about records that cannot be read, each about another
+/// partition.
+const FAILED_READ_LINES: u64 = 100;
 
 /// For clients that asked for something that needs memory for long.
 pub const HEAP_FULL: &str = "the broker uses more than half of the memory that it may use (see \
@@ -74,6 +78,8 @@ pub struct NodeContext {
     machine: Machine,
     pub metrics: Metrics,
     pub complaints: Complaints,
+    /// Lines about records that cannot be read, by partition: each request for them would log one.
+    pub failed_reads: LimitedLines,
     pub tls: NodeTls,
     /// The keys that verify OAuth tokens.
     pub token_keys: TokenKeys,
@@ -105,6 +111,7 @@ impl NodeContext {
             clock: Clock::start(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
+            failed_reads: LimitedLines::new("failed reads of records", 1, FAILED_READ_LINES),
             tls: NodeTls::default(),
             token_keys: TokenKeys::default(),
             login_tokens: Arc::default(),

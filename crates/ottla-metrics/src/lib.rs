@@ -5,7 +5,7 @@
 //! with the gauges of its parts, and exposes both under the names that Kafka's JMX metrics have
 //! with the usual rules of the JMX exporter.
 //!
-//! Also here: rate-limited log lines ([`complaints`]) and the trace of stalled threads
+//! Also here: rate-limited log lines ([`complaints`], [`line_limit`]) and the trace of stalled threads
 //! ([`stalls`]).
 
 // Tests create files and threads.
@@ -16,6 +16,7 @@ pub mod complaints;
 pub mod family;
 pub mod flush_stats;
 pub mod histogram;
+pub mod line_limit;
 pub mod openmetrics;
 pub mod process;
 pub mod request_metrics;

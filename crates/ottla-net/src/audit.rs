@@ -24,7 +24,6 @@ use ottla_security::{
 use ottla_sync::Mutex;
 use serde_json::Value;
 
-use crate::line_limit::LineLimit;
 pub use queue::{AuditQueue, AuditReports, lost_line};
 
 const LOGGER: &str = "kafka.authorizer.logger";

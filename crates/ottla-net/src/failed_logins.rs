@@ -3,46 +3,32 @@
 //!
 //! Kafka logs every failure.
 
-use std::time::Instant;
+use ottla_metrics::line_limit::LimitedLines;
 
-use ottla_sync::Mutex;
-
-use crate::line_limit::LineLimit;
-
-const PERIOD_SECONDS: u64 = 60;
-/// The maximum number of lines per period about one address.
+/// The maximum number of lines per minute about one address.
 const LINES_OF_ONE: u64 = 10;
-/// The maximum number of lines per period in total.
+/// The maximum number of lines per minute in total.
 const LINES_OF_ALL: u64 = 200;
 /// The maximum number of characters of a reason: a client chooses a part of it.
 const LONGEST_REASON: usize = 500;
 
 #[derive(Debug)]
-pub(crate) struct FailedLogins {
-    since: Instant,
-    lines: Mutex<LineLimit>,
-}
+pub(crate) struct FailedLogins(LimitedLines);
 
 impl Default for FailedLogins {
     fn default() -> FailedLogins {
-        FailedLogins {
-            since: ottla_sync::time::now(),
-            lines: Mutex::new(LineLimit::new(LINES_OF_ONE, LINES_OF_ALL)),
-        }
+        FailedLogins(LimitedLines::new(
+            "failed logins",
+            LINES_OF_ONE,
+            LINES_OF_ALL,
+        ))
     }
 }
 
 impl FailedLogins {
     /// Runs `line`, which logs a failure of a client at this address, unless the limit is reached.
     pub fn say(&self, host: &str, line: impl FnOnce()) {
-        let period = ottla_sync::time::elapsed(self.since).as_secs() / PERIOD_SECONDS;
-        let (has_room, left_out) = self.lines.lock().count(period, host);
-        if left_out > 0 {
-            tracing::info!("{left_out} more failed logins were not logged");
-        }
-        if has_room {
-            line();
-        }
+        self.0.say(host, line);
     }
 }
 

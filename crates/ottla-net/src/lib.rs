@@ -20,7 +20,6 @@ mod failed_logins;
 mod frame;
 mod handshakes;
 mod kerberos;
-mod line_limit;
 mod listener;
 mod login;
 mod movable_task;

@@ -374,6 +374,12 @@ pub(crate) async fn read_targets(
             log_dirs.on_partition_error(&log, &error);
         }
     }
+    for (partition, error) in outcome.damaged.drain(..) {
+        let partition = &partition.topic_partition;
+        broker.context.failed_reads.say(partition, || {
+            tracing::error!(%partition, "read failed: {error}");
+        });
+    }
     let cold = cold_regions(targets, &outcome.answers);
     if !cold.is_empty() {
         broker

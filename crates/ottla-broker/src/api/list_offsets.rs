@@ -204,7 +204,10 @@ async fn find(
     let search = threads.run(move || reader.offset_for_timestamp(target));
     let found = search.await.map_err(|_| ErrorCode::UnknownServerError)?;
     let found = found.map_err(|error| {
-        tracing::error!(partition = %partition.topic_partition, "search by time failed: {error}");
+        let partition = &partition.topic_partition;
+        broker.context.failed_reads.say(partition, || {
+            tracing::error!(%partition, "search by time failed: {error}");
+        });
         error.error_code()
     })?;
     let reader = partition.reader();
@@ -272,7 +275,9 @@ async fn find_remotely(
     match ottla_sync::time::timeout(Duration::from_millis(timeout_ms), search).await {
         Ok(found) => found.map_err(|error| {
             let partition = &partition.topic_partition;
-            tracing::warn!(%partition, "search by time in remote storage failed: {error}");
+            broker.context.failed_reads.say(partition, || {
+                tracing::warn!(%partition, "search by time in remote storage failed: {error}");
+            });
             error.error_code()
         }),
         Err(_) => {

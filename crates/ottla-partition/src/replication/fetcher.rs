@@ -224,7 +224,7 @@ impl Fetcher {
                 let Some(partition) = self.orders.answer(key, &order) else {
                     continue;
                 };
-                let result = read_answer(&partition, data);
+                let result = read_answer(&context.host.context, &partition, data);
                 let answer = LeaderAnswer { order, result };
                 let size = answer.size_in_bytes();
                 bytes += size;
@@ -396,7 +396,11 @@ fn request_of(order: &Order, config: &BrokerConfig) -> FetchPartition {
 }
 
 /// The leader's response for one partition. Its batches are slices of the response.
-fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, ErrorCode> {
+fn read_answer(
+    context: &NodeContext,
+    partition: &Partition,
+    data: PartitionData,
+) -> Result<Answered, ErrorCode> {
     match ErrorCode::from_code(data.error_code) {
         ErrorCode::None => {}
         code => {
@@ -416,10 +420,13 @@ fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, E
         Some(Records::File(_)) | None => Bytes::new(),
     };
     let batches = read_batches(records).map_err(|error| {
-        tracing::error!(
-            partition = %partition.topic_partition,
-            "the records from the leader are damaged; fetching them again: {error}"
-        );
+        let partition = &partition.topic_partition;
+        context.failed_reads.say(partition, || {
+            tracing::error!(
+                %partition,
+                "the records from the leader are damaged; fetching them again: {error}"
+            );
+        });
         ErrorCode::CorruptMessage
     })?;
     Ok(Answered::Records {

@@ -120,6 +120,8 @@ pub(crate) struct ReadOutcome {
     pub(crate) must_answer: bool,
     /// Logs that could not be read, with the errors of their directories.
     pub(crate) failed: Vec<(LogReader, StorageError)>,
+    /// Partitions whose records cannot be read although the disk works.
+    pub(crate) damaged: Vec<(Arc<Partition>, ReadError)>,
 }
 
 impl ReadOutcome {
@@ -132,6 +134,7 @@ impl ReadOutcome {
             remote_memory: Vec::new(),
             must_answer: false,
             failed: Vec::new(),
+            damaged: Vec::new(),
         }
     }
 
@@ -171,6 +174,7 @@ pub(crate) enum Lookup<'a> {
 enum Miss {
     Refused(ErrorCode),
     Failed(StorageError),
+    Damaged(ReadError),
     /// Only remote storage has the offset. The answer is complete but for the records.
     Remote(Box<PartitionData>),
     /// The first batch does not fit. The answer is complete but for the records. With whether the
@@ -183,6 +187,17 @@ enum Miss {
 impl From<ErrorCode> for Miss {
     fn from(code: ErrorCode) -> Self {
         Miss::Refused(code)
+    }
+}
+
+impl From<ReadError> for Miss {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NotCached => Miss::NotFound,
+            ReadError::Storage(error) => Miss::Failed(error),
+            ReadError::OffsetOutOfRange { .. } => Miss::Refused(error.error_code()),
+            ReadError::Corrupt { .. } | ReadError::RecordTooLarge { .. } => Miss::Damaged(error),
+        }
     }
 }
 
@@ -233,6 +248,11 @@ pub(crate) fn read_all<'t>(
                     Err(Miss::Failed(error)) => {
                         let code = ErrorCode::KafkaStorageError;
                         outcome.failed.push((partition.reader().clone(), error));
+                        error_answer(requested.partition, code)
+                    }
+                    Err(Miss::Damaged(error)) => {
+                        let code = error.error_code();
+                        outcome.damaged.push((Arc::clone(partition), error));
                         error_answer(requested.partition, code)
                     }
                     // Other partitions have used up the response. A read of the segment would
@@ -362,7 +382,7 @@ fn read_one(
         Err(ReadError::Storage(error)) if error.is_lack_of_resources() && !min_one_message => {
             return Ok((answer, false));
         }
-        read => read.map_err(|error| on_read_error(partition, error))?,
+        read => read?,
     };
     if isolation == Isolation::LastStableOffset {
         if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions(fetch_offset) {
@@ -373,7 +393,7 @@ fn read_one(
             Err(ReadError::OffsetOutOfRange { .. }) if reader.is_only_remote(fetch_offset) => {
                 return Err(Miss::Remote(Box::new(answer)));
             }
-            aborted => aborted.map_err(|error| on_read_error(partition, error))?,
+            aborted => aborted?,
         };
         answer.aborted_transactions = Some(aborted);
     }
@@ -389,18 +409,6 @@ fn read_one(
         }));
     }
     Ok((answer, read.is_in_older_segment))
-}
-
-fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
-    match error {
-        ReadError::NotCached => Miss::NotFound,
-        ReadError::Storage(error) => Miss::Failed(error),
-        ReadError::OffsetOutOfRange { .. } => Miss::Refused(error.error_code()),
-        ReadError::Corrupt { .. } | ReadError::RecordTooLarge { .. } => {
-            tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
-            Miss::Refused(error.error_code())
-        }
-    }
 }
 
 /// Whether the client's last fetched epoch ends earlier here than the client believes (KIP-320,

@@ -303,8 +303,10 @@ impl Fetching<'_> {
             }
             Ok(None) => empty_answer(partition),
             Err(error) => {
-                let partition_name = &led.partition.topic_partition;
-                tracing::error!(partition = %partition_name, "the records that were read cannot be parsed: {error}");
+                let name = &led.partition.topic_partition;
+                self.broker.context.failed_reads.say(name, || {
+                    tracing::error!(partition = %name, "the records that were read cannot be parsed: {error}");
+                });
                 error_answer(
                     partition,
                     StateFailure::from(ErrorCode::KafkaStorageError).into(),

@@ -1,18 +1,54 @@
-//! Bounds the number of log lines that clients can cause in a period: for each client, so that one
-//! client in a loop does not hide the others, and in total, so that many clients do not fill the
-//! disk.
+//! Bounds the number of log lines that clients can cause in a period: for each client or partition,
+//! so that one client in a loop does not hide the others, and in total, so that many clients do not
+//! fill the disk.
 
 use std::hash::{BuildHasher, Hash};
+use std::time::{Duration, Instant};
 
+use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 
+/// The period of [`LimitedLines`].
+const PERIOD: Duration = Duration::from_secs(60);
 /// The maximum number of clients that are distinguished within a period. Further clients share one
 /// count.
 const CLIENTS: usize = 1000;
 
+/// Lets a limited number of log lines through in each minute, and logs how many were left out.
+#[derive(Debug)]
+pub struct LimitedLines {
+    /// What the lines are about, in the plural: `failed logins`.
+    what: &'static str,
+    since: Instant,
+    lines: Mutex<LineLimit>,
+}
+
+impl LimitedLines {
+    /// `of_one` and `of_all` as in [`LineLimit::new`].
+    pub fn new(what: &'static str, of_one: u64, of_all: u64) -> LimitedLines {
+        LimitedLines {
+            what,
+            since: ottla_sync::time::now(),
+            lines: Mutex::new(LineLimit::new(of_one, of_all)),
+        }
+    }
+
+    /// Runs `line`, which logs something about `of`, unless the limit is reached.
+    pub fn say(&self, of: impl Hash, line: impl FnOnce()) {
+        let period = ottla_sync::time::elapsed(self.since).as_secs() / PERIOD.as_secs();
+        let (has_room, left_out) = self.lines.lock().count(period, of);
+        if left_out > 0 {
+            tracing::info!("{left_out} more {} were not logged", self.what);
+        }
+        if has_room {
+            line();
+        }
+    }
+}
+
 /// The lines of the current period.
 #[derive(Debug)]
-pub(crate) struct LineLimit {
+pub struct LineLimit {
     /// The maximum number of lines of one client.
     of_one: u64,
     /// The maximum number of lines in total.
@@ -25,6 +61,7 @@ pub(crate) struct LineLimit {
 }
 
 impl LineLimit {
+    /// The maximum number of lines of one client, and in total.
     pub fn new(of_one: u64, of_all: u64) -> LineLimit {
         LineLimit {
             of_one,
@@ -65,6 +102,18 @@ impl LineLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_about_each_are_logged_up_to_a_limit() {
+        let lines = LimitedLines::new("failed reads", 1, 3);
+        let mut logged = Vec::new();
+        for partition in 0..5 {
+            for _ in 0..1000 {
+                lines.say(partition, || logged.push(partition));
+            }
+        }
+        assert_eq!(logged, [0, 1, 2]);
+    }
 
     #[test]
     fn a_client_in_a_loop_does_not_hide_others() {
