@@ -21,6 +21,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use crate::binary::{ottla_binary, words};
@@ -40,6 +41,7 @@ pub struct BrokerBuilder {
     release: Option<String>,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
+    is_on_one_processor: bool,
 }
 
 /// The result of a start that the broker refused.
@@ -58,6 +60,7 @@ pub struct BrokerProcess {
     port: u16,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
+    is_on_one_processor: bool,
     /// Deletes the folder after the broker has exited.
     _temporary: Option<TempDir>,
 }
@@ -115,6 +118,12 @@ impl BrokerBuilder {
     /// Limits the number of open files and sockets of the process (soft and hard limit).
     pub fn open_files(mut self, limit: u32) -> BrokerBuilder {
         self.open_files = Some(limit);
+        self
+    }
+
+    /// Lets the broker run on one processor.
+    pub fn on_one_processor(mut self) -> BrokerBuilder {
+        self.is_on_one_processor = true;
         self
     }
 
@@ -189,6 +198,7 @@ impl BrokerBuilder {
             port,
             environment: self.environment,
             open_files: self.open_files,
+            is_on_one_processor: self.is_on_one_processor,
             _temporary: temporary,
         }
     }
@@ -373,17 +383,19 @@ impl BrokerProcess {
                 shell
             }
         };
-        let child = command
+        command
             .arg("server")
             .arg(self.dir.join("server.properties"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("one file for both streams"))
-            .stderr(output)
-            .spawn()
-            .expect("the broker's binary can be started");
-        self.child = Some(child);
+            .stderr(output);
+        let child = match self.is_on_one_processor {
+            true => spawn_on_one_processor(&mut command),
+            false => command.spawn(),
+        };
+        self.child = Some(child.expect("the broker's binary can be started"));
     }
 
     /// The exit status, or `None` if the process is still running after `patience`.
@@ -414,6 +426,22 @@ impl Drop for BrokerProcess {
             let _ = child.wait();
         }
     }
+}
+
+/// A child inherits the processors of the thread that starts it.
+fn spawn_on_one_processor(command: &mut Command) -> std::io::Result<Child> {
+    std::thread::scope(|scope| {
+        let spawning = scope.spawn(|| {
+            let allowed = sched_getaffinity(None)?;
+            let mut processors = 0..CpuSet::MAX_CPU;
+            let first = processors.find(|&it| allowed.is_set(it));
+            let mut one = CpuSet::new();
+            one.set(first.expect("this thread runs on a processor"));
+            sched_setaffinity(None, &one)?;
+            command.spawn()
+        });
+        spawning.join().expect("starting it does not panic")
+    })
 }
 
 /// Whether a broker on this port answers ApiVersions v0 without an error.
