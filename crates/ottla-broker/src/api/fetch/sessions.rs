@@ -203,6 +203,10 @@ impl FetchSessions {
             is_follower,
             partitions: requested.len(),
         };
+        // It would fit nowhere, and each fetch of its client would evict the session of another.
+        if worth.partitions > self.max_partitions {
+            return NO_SESSION;
+        }
         let shards = self.shards.len();
         let first = random().unsigned_abs() as usize % shards;
         let in_turn = (first..shards).chain(0..first);

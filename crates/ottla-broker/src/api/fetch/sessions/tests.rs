@@ -211,6 +211,18 @@ fn the_partitions_of_all_sessions_are_bounded() {
 }
 
 #[test]
+fn a_session_above_the_bound_evicts_no_other() {
+    let sessions = FetchSessions::new(100, 5);
+    let small = open(&sessions, &[0], 0);
+    // In use, and old enough to be evicted for a larger one.
+    let used = sessions.begin(small, 1, false, false, Vec::new(), &[], 120_001);
+    assert!(used.is_ok());
+    assert_eq!(open(&sessions, &[0, 1, 2, 3, 4, 5], 130_000), NO_SESSION);
+    let cached = sessions.cached();
+    assert_eq!((cached.sessions, cached.evictions), (1, 0));
+}
+
+#[test]
 fn all_slots_are_used_although_the_ids_are_random() {
     let sessions = FetchSessions::new(100, 1000);
     for _ in 0..100 {
