@@ -52,6 +52,30 @@ impl FromValue for CleanupPolicy {
     }
 }
 
+/// A setting whose values are names, which are case-sensitive, as in Kafka.
+macro_rules! named_setting {
+    ($type:ident) => {
+        impl $type {
+            pub fn from_name(name: &str) -> Option<$type> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        impl FromValue for $type {
+            fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
+                let name = String::from_value(value, def);
+                $type::from_name(&name).expect("the value has been checked")
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
 named_enum! {
     /// `message.timestamp.type`: which clock sets the timestamps of records.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -63,25 +87,7 @@ named_enum! {
     }
 }
 
-impl TimestampType {
-    /// Parses the name, which is case-sensitive in Kafka too.
-    pub fn from_name(name: &str) -> Option<TimestampType> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl FromValue for TimestampType {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        let name = String::from_value(value, def);
-        TimestampType::from_name(&name).expect("the value has been checked")
-    }
-}
-
-impl fmt::Display for TimestampType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+named_setting!(TimestampType);
 
 named_enum! {
     /// `compression.type`: the codec of batches in the log. In the order of Kafka's messages.
@@ -97,24 +103,7 @@ named_enum! {
     }
 }
 
-impl BrokerCompressionType {
-    pub fn from_name(name: &str) -> Option<BrokerCompressionType> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl FromValue for BrokerCompressionType {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        let name = String::from_value(value, def);
-        BrokerCompressionType::from_name(&name).expect("the value has been checked")
-    }
-}
-
-impl fmt::Display for BrokerCompressionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+named_setting!(BrokerCompressionType);
 
 /// The value of a topic setting as Kafka prints it; `None` without a value.
 trait PrintedValue {

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use ottla_sync::Notify;
 
+use crate::request_memory::Waiting;
+
 #[derive(Debug)]
 pub struct UnsentAnswers {
     bound: usize,
@@ -111,21 +113,6 @@ impl Unsent {
 impl Drop for Unsent {
     fn drop(&mut self) {
         self.set(0);
-    }
-}
-
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -123,10 +123,8 @@ impl WireResponse {
             WireResponse::UpdateVoter(it) => {
                 Response::UpdateVoter(voter_changes::read_update_response(it, listener_name))
             }
-            WireResponse::AddVoter(it) => Response::AddVoter(voter_changes::read_add_response(it)),
-            WireResponse::RemoveVoter(it) => {
-                Response::RemoveVoter(voter_changes::read_remove_response(it))
-            }
+            WireResponse::AddVoter(it) => Response::AddVoter(it.into()),
+            WireResponse::RemoveVoter(it) => Response::RemoveVoter(it.into()),
             WireResponse::ApiVersions(it) => {
                 Response::ApiVersions(kraft_versions::read_response(&it))
             }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ottla_types::{ErrorCode, Offset, Timestamp};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::config::ShareCoordinatorConfig;
 use super::outcome::{Command, Outcome, Response, StateError, TimerKey};
@@ -78,6 +78,22 @@ impl ShareCoordinator {
 
     pub(super) fn latest(&self, key: &SharePartitionKey) -> Option<&ShareState> {
         self.states.get(key)?.latest()
+    }
+
+    /// The state of a share partition, for a leader in this epoch. `uninitialized` is the error if
+    /// there is none.
+    pub(super) fn state_for_leader(
+        &self,
+        key: &SharePartitionKey,
+        leader_epoch: LeaderEpoch,
+        uninitialized: StateError,
+    ) -> Result<&ShareState, StateError> {
+        if key.partition < 0 {
+            return Err(StateError::NEGATIVE_PARTITION);
+        }
+        let state = self.latest(key).ok_or(uninitialized)?;
+        state.check_leader_epoch(leader_epoch)?;
+        Ok(state)
     }
 
     /// Replies when everything that was decided so far is committed.
@@ -302,6 +318,7 @@ pub(super) fn check_partition(
     partition_count: Option<i32>,
 ) -> Result<(), StateError> {
     match partition_count {
+        _ if partition < 0 => Err(StateError::NEGATIVE_PARTITION),
         Some(count) if partition < count => Ok(()),
         _ => Err(StateError::from(ErrorCode::UnknownTopicOrPartition)),
     }

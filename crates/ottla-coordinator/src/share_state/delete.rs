@@ -18,13 +18,8 @@ impl ShareCoordinator {
         key: SharePartitionKey,
         partition_count: Option<i32>,
     ) -> Outcome {
-        let checked = if key.partition < 0 {
-            Err(StateError::NEGATIVE_PARTITION)
-        } else {
-            check_partition(key.partition, partition_count)
-        };
-        let response = checked;
-        if checked.is_err() || self.latest(&key).is_none() {
+        let response = check_partition(key.partition, partition_count);
+        if response.is_err() || self.latest(&key).is_none() {
             return self.answer(to, response);
         }
         self.write(vec![tombstone(key)], Some(to.with(response)))

@@ -9,6 +9,7 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, StateError};
+use super::state::ShareState;
 use crate::persister::{ReadState, SharePartitionKey, StateRead, StateSummary, WriteState};
 use crate::runtime::ReplyTo;
 
@@ -21,11 +22,9 @@ impl ShareCoordinator {
         partition_count: Option<i32>,
         now: Timestamp,
     ) -> Outcome {
-        if let Err(error) = self.check_read(&request, partition_count) {
-            return self.answer(to, Err(error));
-        }
-        let Some(state) = self.latest(&request.key) else {
-            return self.answer(to, Err(StateError::READ_UNINITIALIZED));
+        let state = match self.check_read(&request, partition_count) {
+            Ok(state) => state,
+            Err(error) => return self.answer(to, Err(error)),
         };
         let response = Ok(StateRead {
             state_epoch: state.state_epoch,
@@ -64,9 +63,6 @@ impl ShareCoordinator {
         key: &SharePartitionKey,
         partition_count: Option<i32>,
     ) -> Result<StateSummary, StateError> {
-        if key.partition < 0 {
-            return Err(StateError::NEGATIVE_PARTITION);
-        }
         check_partition(key.partition, partition_count)?;
         let unknown = StateSummary {
             state_epoch: 0,
@@ -86,14 +82,11 @@ impl ShareCoordinator {
         &self,
         request: &ReadState,
         partition_count: Option<i32>,
-    ) -> Result<(), StateError> {
-        if request.key.partition < 0 {
-            return Err(StateError::NEGATIVE_PARTITION);
-        }
-        let state = self
-            .latest(&request.key)
-            .ok_or(StateError::READ_UNINITIALIZED)?;
-        state.check_leader_epoch(request.leader_epoch)?;
-        check_partition(request.key.partition, partition_count)
+    ) -> Result<&ShareState, StateError> {
+        let ReadState { key, leader_epoch } = request;
+        let uninitialized = StateError::READ_UNINITIALIZED;
+        let state = self.state_for_leader(key, *leader_epoch, uninitialized)?;
+        check_partition(key.partition, partition_count)?;
+        Ok(state)
     }
 }

@@ -34,13 +34,8 @@ impl ShareCoordinator {
         request: &WriteState,
         partition_count: Option<i32>,
     ) -> Result<(), StateError> {
-        if request.key.partition < 0 {
-            return Err(StateError::NEGATIVE_PARTITION);
-        }
-        let state = self
-            .latest(&request.key)
-            .ok_or(StateError::WRITE_UNINITIALIZED)?;
-        state.check_leader_epoch(request.leader_epoch)?;
+        let uninitialized = StateError::WRITE_UNINITIALIZED;
+        let state = self.state_for_leader(&request.key, request.leader_epoch, uninitialized)?;
         if request.state_epoch != -1 && state.highest_state_epoch > request.state_epoch {
             return Err(StateError::from(ErrorCode::FencedStateEpoch));
         }

@@ -26,6 +26,52 @@ use crate::voter_set::{ReplicaKey, Voter, VoterEndpoint};
 /// The commit needs this node's own fetches.
 const VOTER_CHANGE_TIMEOUT_MS: i32 = 30_000;
 
+/// The responses to AddRaftVoter and RemoveRaftVoter, which differ only in their types.
+macro_rules! voter_change_response {
+    ($Response:ident) => {
+        impl From<VoterChangeResponse> for $Response {
+            fn from(change: VoterChangeResponse) -> $Response {
+                $Response {
+                    error_code: change.error.code(),
+                    error_message: error_message(change),
+                    ..Default::default()
+                }
+            }
+        }
+
+        impl From<$Response> for VoterChangeResponse {
+            fn from(response: $Response) -> VoterChangeResponse {
+                VoterChangeResponse {
+                    error: ErrorCode::from_code(response.error_code),
+                    message: response.error_message.map(|message| message.to_string()),
+                }
+            }
+        }
+    };
+}
+
+voter_change_response!(AddRaftVoterResponse);
+voter_change_response!(RemoveRaftVoterResponse);
+
+/// The part of [`QuorumApi`] with these responses.
+macro_rules! voter_change_answer {
+    ($Response:ident, $Change:ident) => {
+        type Answer = $Response;
+
+        fn refuse(error: ErrorCode) -> $Response {
+            let message = None;
+            VoterChangeResponse { error, message }.into()
+        }
+
+        fn answer(response: Response, _: AnswerParts<'_>) -> Option<$Response> {
+            match response {
+                Response::$Change(change) => Some(change.into()),
+                _ => None,
+            }
+        }
+    };
+}
+
 pub(super) fn add_request(
     add: AddVoterRequest,
     cluster_id: Option<ByteString>,
@@ -42,44 +88,15 @@ pub(super) fn add_request(
 }
 
 impl QuorumApi for AddRaftVoterRequest {
-    type Answer = AddRaftVoterResponse;
+    voter_change_answer!(AddRaftVoterResponse, AddVoter);
 
     fn read(self, cluster_id: &ByteString) -> Result<Request, AddRaftVoterResponse> {
-        check_cluster_id_in_words(self.cluster_id.as_ref(), cluster_id).map_err(answer_add)?;
+        check_cluster_id_in_words(self.cluster_id.as_ref(), cluster_id)?;
         Ok(Request::AddVoter(AddVoterRequest {
             voter: ReplicaKey::new(BrokerId(self.voter_id), self.voter_directory_id),
             endpoints: voter_endpoints!(self.listeners),
             ack_when_committed: self.ack_when_committed,
         }))
-    }
-
-    fn refuse(error: ErrorCode) -> AddRaftVoterResponse {
-        answer_add(VoterChangeResponse {
-            error,
-            message: None,
-        })
-    }
-
-    fn answer(response: Response, _: AnswerParts<'_>) -> Option<AddRaftVoterResponse> {
-        match response {
-            Response::AddVoter(change) => Some(answer_add(change)),
-            _ => None,
-        }
-    }
-}
-
-fn answer_add(change: VoterChangeResponse) -> AddRaftVoterResponse {
-    AddRaftVoterResponse {
-        error_code: change.error.code(),
-        error_message: error_message(change),
-        ..Default::default()
-    }
-}
-
-pub(super) fn read_add_response(add: AddRaftVoterResponse) -> VoterChangeResponse {
-    VoterChangeResponse {
-        error: ErrorCode::from_code(add.error_code),
-        message: add.error_message.map(|message| message.to_string()),
     }
 }
 
@@ -96,42 +113,13 @@ pub(super) fn remove_request(
 }
 
 impl QuorumApi for RemoveRaftVoterRequest {
-    type Answer = RemoveRaftVoterResponse;
+    voter_change_answer!(RemoveRaftVoterResponse, RemoveVoter);
 
     fn read(self, cluster_id: &ByteString) -> Result<Request, RemoveRaftVoterResponse> {
-        check_cluster_id_in_words(self.cluster_id.as_ref(), cluster_id).map_err(answer_remove)?;
+        check_cluster_id_in_words(self.cluster_id.as_ref(), cluster_id)?;
         Ok(Request::RemoveVoter(RemoveVoterRequest {
             voter: ReplicaKey::new(BrokerId(self.voter_id), self.voter_directory_id),
         }))
-    }
-
-    fn refuse(error: ErrorCode) -> RemoveRaftVoterResponse {
-        answer_remove(VoterChangeResponse {
-            error,
-            message: None,
-        })
-    }
-
-    fn answer(response: Response, _: AnswerParts<'_>) -> Option<RemoveRaftVoterResponse> {
-        match response {
-            Response::RemoveVoter(change) => Some(answer_remove(change)),
-            _ => None,
-        }
-    }
-}
-
-fn answer_remove(change: VoterChangeResponse) -> RemoveRaftVoterResponse {
-    RemoveRaftVoterResponse {
-        error_code: change.error.code(),
-        error_message: error_message(change),
-        ..Default::default()
-    }
-}
-
-pub(super) fn read_remove_response(remove: RemoveRaftVoterResponse) -> VoterChangeResponse {
-    VoterChangeResponse {
-        error: ErrorCode::from_code(remove.error_code),
-        message: remove.error_message.map(|message| message.to_string()),
     }
 }
 
