@@ -28,6 +28,35 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, Uuid};
 use crate::decision::{ApiError, ControllerContext, Decision};
 use crate::partition_change::{BrokerEvent, directory_failure_updates, leader_and_isr_updates};
 
+/// The listeners of a registration, for its record.
+macro_rules! endpoints {
+    ($request:ident, $record:ident::$Endpoint:ident) => {
+        ($request.listeners.iter())
+            .map(|listener| $record::$Endpoint {
+                name: listener.name.clone(),
+                host: listener.host.clone(),
+                port: listener.port,
+                security_protocol: listener.security_protocol,
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
+/// The features of a registration, for its record.
+macro_rules! features {
+    ($request:ident, $record:ident::$Feature:ident) => {
+        ($request.features.iter())
+            .map(|feature| $record::$Feature {
+                name: feature.name.clone(),
+                min_supported_version: feature.min_supported_version,
+                max_supported_version: feature.max_supported_version,
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
 /// Registers a broker, or a new incarnation of one. `new_epoch` is the offset of the next record.
 /// `has_valid_session` says whether the session of the registered incarnation is valid.
 pub fn register_broker(
@@ -90,27 +119,8 @@ fn registration_records(
     let mut record = RegisterBrokerRecord {
         broker_id: request.broker_id,
         incarnation_id: request.incarnation_id,
-        end_points: request
-            .listeners
-            .iter()
-            .map(|listener| register_broker_record::BrokerEndpoint {
-                name: listener.name.clone(),
-                host: listener.host.clone(),
-                port: listener.port,
-                security_protocol: listener.security_protocol,
-                ..Default::default()
-            })
-            .collect(),
-        features: request
-            .features
-            .iter()
-            .map(|feature| register_broker_record::BrokerFeature {
-                name: feature.name.clone(),
-                min_supported_version: feature.min_supported_version,
-                max_supported_version: feature.max_supported_version,
-                ..Default::default()
-            })
-            .collect(),
+        end_points: endpoints!(request, register_broker_record::BrokerEndpoint),
+        features: features!(request, register_broker_record::BrokerFeature),
         rack: request.rack.clone(),
         log_dirs: if metadata_version.is_directory_assignment_supported() {
             request.log_dirs.clone()
@@ -245,27 +255,8 @@ pub fn register_controller(
         controller_id: request.controller_id,
         incarnation_id: request.incarnation_id,
         zk_migration_ready: false,
-        end_points: request
-            .listeners
-            .iter()
-            .map(|listener| register_controller_record::ControllerEndpoint {
-                name: listener.name.clone(),
-                host: listener.host.clone(),
-                port: listener.port,
-                security_protocol: listener.security_protocol,
-                ..Default::default()
-            })
-            .collect(),
-        features: request
-            .features
-            .iter()
-            .map(|feature| register_controller_record::ControllerFeature {
-                name: feature.name.clone(),
-                min_supported_version: feature.min_supported_version,
-                max_supported_version: feature.max_supported_version,
-                ..Default::default()
-            })
-            .collect(),
+        end_points: endpoints!(request, register_controller_record::ControllerEndpoint),
+        features: features!(request, register_controller_record::ControllerFeature),
         ..Default::default()
     };
     Decision::new(

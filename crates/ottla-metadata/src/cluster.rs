@@ -34,6 +34,33 @@ pub struct SupportedFeature {
     pub max: i16,
 }
 
+/// The endpoints of the record of a broker or a controller.
+macro_rules! endpoints {
+    ($record:ident) => {
+        ($record.end_points.iter())
+            .map(|endpoint| Endpoint {
+                name: endpoint.name.clone(),
+                host: endpoint.host.clone(),
+                port: endpoint.port,
+                security_protocol: endpoint.security_protocol,
+            })
+            .collect()
+    };
+}
+
+/// The features that the record of a broker or a controller supports.
+macro_rules! supported_features {
+    ($record:ident) => {
+        ($record.features.iter())
+            .map(|feature| SupportedFeature {
+                name: feature.name.clone(),
+                min: feature.min_supported_version,
+                max: feature.max_supported_version,
+            })
+            .collect()
+    };
+}
+
 /// A registered broker in its current state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerRegistration {
@@ -62,25 +89,8 @@ impl BrokerRegistration {
             id: BrokerId(record.broker_id),
             epoch: BrokerEpoch(record.broker_epoch),
             incarnation_id: record.incarnation_id,
-            listeners: record
-                .end_points
-                .iter()
-                .map(|endpoint| Endpoint {
-                    name: endpoint.name.clone(),
-                    host: endpoint.host.clone(),
-                    port: endpoint.port,
-                    security_protocol: endpoint.security_protocol,
-                })
-                .collect(),
-            supported_features: record
-                .features
-                .iter()
-                .map(|feature| SupportedFeature {
-                    name: feature.name.clone(),
-                    min: feature.min_supported_version,
-                    max: feature.max_supported_version,
-                })
-                .collect(),
+            listeners: endpoints!(record),
+            supported_features: supported_features!(record),
             rack: record.rack.clone(),
             fenced: record.fenced,
             in_controlled_shutdown: record.in_controlled_shutdown,
@@ -215,25 +225,8 @@ impl ControllerRegistration {
     fn from_record(record: &RegisterControllerRecord) -> ControllerRegistration {
         ControllerRegistration {
             id: BrokerId(record.controller_id),
-            listeners: record
-                .end_points
-                .iter()
-                .map(|endpoint| Endpoint {
-                    name: endpoint.name.clone(),
-                    host: endpoint.host.clone(),
-                    port: endpoint.port,
-                    security_protocol: endpoint.security_protocol,
-                })
-                .collect(),
-            supported_features: record
-                .features
-                .iter()
-                .map(|feature| SupportedFeature {
-                    name: feature.name.clone(),
-                    min: feature.min_supported_version,
-                    max: feature.max_supported_version,
-                })
-                .collect(),
+            listeners: endpoints!(record),
+            supported_features: supported_features!(record),
             record: record.clone(),
         }
     }
