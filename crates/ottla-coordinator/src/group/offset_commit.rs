@@ -72,15 +72,13 @@ impl GroupCoordinator {
 
     /// Whether a commit would add offsets to those of the group, or make metadata longer.
     pub fn grows_with(&self, request: &OffsetCommitRequest) -> bool {
-        let mut partitions = request.topics.iter().flat_map(|topic| {
-            let partitions = topic.partitions.iter();
-            partitions.map(move |it| (&topic.name, it.partition_index, &it.committed_metadata))
-        });
-        partitions.any(|(topic, index, metadata)| {
-            let length = metadata.as_ref().map_or(0, |text| text.len());
-            let partition = (topic.clone(), index);
-            let latest = self.offsets.latest(&request.group_id, &partition);
-            latest.is_none_or(|latest| latest.metadata.len() < length)
+        request.topics.iter().any(|topic| {
+            topic.partitions.iter().any(|it| {
+                let length = it.committed_metadata.as_ref().map_or(0, |text| text.len());
+                let partition = (topic.name.clone(), it.partition_index);
+                let latest = self.offsets.latest(&request.group_id, &partition);
+                latest.is_none_or(|latest| latest.metadata.len() < length)
+            })
         })
     }
 

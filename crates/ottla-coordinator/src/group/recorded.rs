@@ -270,6 +270,39 @@ macro_rules! record_keys {
 }
 pub(super) use record_keys;
 
+/// The part of [`GroupRecords`] that is the same for groups that assign partitions of topics.
+macro_rules! records_with_topics {
+    (target: $Target:ident of $TopicPartition:ident, group: $Group:ident $(,)?) => {
+        fn target_assignment(
+            group_id: &ByteString,
+            member_id: &ByteString,
+            assignment: &Assignment,
+        ) -> CoordinatorRecord {
+            let topics = assignment.topics();
+            let topics = topics.map(|(topic_id, partitions)| $TopicPartition {
+                topic_id,
+                partitions: partitions.iter().copied().collect(),
+                ..Default::default()
+            });
+            let value = $Target {
+                topic_partitions: topics.collect(),
+                ..Default::default()
+            };
+            CoordinatorRecord::new(Self::target_key(group_id, member_id), value)
+        }
+
+        fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
+            let value = $Group {
+                epoch,
+                metadata_hash,
+                ..Default::default()
+            };
+            CoordinatorRecord::new(Self::group_key(&self.group_id), value)
+        }
+    };
+}
+pub(super) use records_with_topics;
+
 /// A decision about a group: a copy of the group, and the records that have been applied to it.
 ///
 /// Each step sees the effects of the earlier ones. If the decision fails, it is dropped and the

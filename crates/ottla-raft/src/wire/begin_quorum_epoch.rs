@@ -6,11 +6,10 @@ use ottla_protocol::messages::{BeginQuorumEpochRequest, BeginQuorumEpochResponse
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use super::envelope::{
-    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, QuorumApi, Unusable, check_cluster_id,
-    check_response, current_leader, directory, only_partition, partition_response, voter_endpoints,
-    wire_endpoints,
+    AnswerParts, METADATA_PARTITION, METADATA_TOPIC, QuorumApi, check_cluster_id, directory,
+    only_partition, partition_response, read_epoch_response, voter_endpoints, wire_endpoints,
 };
-use crate::message::{self, QuorumEpochResponse, Request, Response};
+use crate::message::{self, Request, Response};
 use crate::voter_set::ReplicaKey;
 
 pub(super) fn request(
@@ -68,16 +67,4 @@ impl QuorumApi for BeginQuorumEpochRequest {
     }
 }
 
-pub(super) fn read_response(
-    begin: BeginQuorumEpochResponse,
-    listener_name: &ByteString,
-) -> Result<QuorumEpochResponse, Unusable> {
-    check_response(begin.error_code)?;
-    let nodes = begin.node_endpoints;
-    let partition = only_partition!(begin.topics, topic_name, partitions, partition_index)
-        .ok_or(Unusable::OtherPartition)?;
-    Ok(QuorumEpochResponse {
-        error: ErrorCode::from_code(partition.error_code),
-        current_leader: current_leader!(partition, nodes, listener_name),
-    })
-}
+read_epoch_response!(BeginQuorumEpochResponse);

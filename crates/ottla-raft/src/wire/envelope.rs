@@ -174,6 +174,34 @@ macro_rules! node_endpoints {
     };
 }
 
+/// Reads a response to BeginQuorumEpoch or EndQuorumEpoch.
+macro_rules! read_epoch_response {
+    ($Response:ident) => {
+        pub(super) fn read_response(
+            response: $Response,
+            listener_name: &ByteString,
+        ) -> Result<$crate::message::QuorumEpochResponse, $crate::wire::envelope::Unusable> {
+            $crate::wire::envelope::check_response(response.error_code)?;
+            let (topics, nodes) = (response.topics, response.node_endpoints);
+            let partition = $crate::wire::envelope::only_partition!(
+                topics,
+                topic_name,
+                partitions,
+                partition_index
+            );
+            let partition = partition.ok_or($crate::wire::envelope::Unusable::OtherPartition)?;
+            Ok($crate::message::QuorumEpochResponse {
+                error: ErrorCode::from_code(partition.error_code),
+                current_leader: $crate::wire::envelope::current_leader!(
+                    partition,
+                    nodes,
+                    listener_name
+                ),
+            })
+        }
+    };
+}
+
 /// A response with `$response`'s data for the metadata partition, for the APIs whose responses
 /// differ only in types and `$field`s.
 macro_rules! partition_response {
@@ -237,6 +265,6 @@ macro_rules! wire_endpoints {
 }
 
 pub(super) use {
-    current_leader, node_endpoints, only_partition, partition_response, voter_endpoints,
-    wire_endpoints,
+    current_leader, node_endpoints, only_partition, partition_response, read_epoch_response,
+    voter_endpoints, wire_endpoints,
 };

@@ -21,7 +21,7 @@ use super::member::{ConsumerGroupMember, to_record};
 use super::topic_regex::ResolvedRegex;
 use crate::group::modern::Assignment;
 use crate::group::record::CoordinatorRecord;
-use crate::group::recorded::{GroupRecords, record_keys};
+use crate::group::recorded::{GroupRecords, record_keys, records_with_topics};
 
 impl GroupRecords<ConsumerGroupMember> for ConsumerGroup {
     record_keys! {
@@ -30,6 +30,11 @@ impl GroupRecords<ConsumerGroupMember> for ConsumerGroup {
         current: ConsumerGroupCurrentMemberAssignmentKey,
         target: ConsumerGroupTargetAssignmentMemberKey,
         target_metadata: ConsumerGroupTargetAssignmentMetadataKey => ConsumerGroupTargetAssignmentMetadataValue,
+    }
+
+    records_with_topics! {
+        target: ConsumerGroupTargetAssignmentMemberValue of TopicPartition,
+        group: ConsumerGroupMetadataValue,
     }
 
     fn member_metadata(group_id: &ByteString, member: &ConsumerGroupMember) -> CoordinatorRecord {
@@ -80,36 +85,6 @@ impl GroupRecords<ConsumerGroupMember> for ConsumerGroup {
                 ..Default::default()
             },
         )
-    }
-
-    fn target_assignment(
-        group_id: &ByteString,
-        member_id: &ByteString,
-        assignment: &Assignment,
-    ) -> CoordinatorRecord {
-        let topics = assignment
-            .topics()
-            .map(|(topic_id, partitions)| TopicPartition {
-                topic_id,
-                partitions: partitions.iter().copied().collect(),
-                ..Default::default()
-            });
-        CoordinatorRecord::new(
-            Self::target_key(group_id, member_id),
-            ConsumerGroupTargetAssignmentMemberValue {
-                topic_partitions: topics.collect(),
-                ..Default::default()
-            },
-        )
-    }
-
-    fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
-        let value = ConsumerGroupMetadataValue {
-            epoch,
-            metadata_hash,
-            ..Default::default()
-        };
-        CoordinatorRecord::new(Self::group_key(&self.group_id), value)
     }
 }
 

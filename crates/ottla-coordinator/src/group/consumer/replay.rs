@@ -32,11 +32,9 @@ impl RecordedGroup for ConsumerGroup {
             member: ConsumerGroupMemberMetadata,
             current: ConsumerGroupCurrentMemberAssignment,
             target: ConsumerGroupTargetAssignmentMember(value) => {
-                let partitions = value.topic_partitions.iter().flat_map(|topic| {
-                    let topic_id = topic.topic_id;
-                    topic.partitions.iter().map(move |index| (topic_id, *index))
-                });
-                partitions.collect::<Assignment>()
+                Assignment::from_iter(value.topic_partitions.iter().flat_map(|topic| {
+                    topic.partitions.iter().map(move |index| (topic.topic_id, *index))
+                }))
             },
             target_metadata: ConsumerGroupTargetAssignmentMetadata;
             (Key::ConsumerGroupMetadata(_), Some(Value::ConsumerGroupMetadata(value))) => {

@@ -19,7 +19,7 @@ use super::member::ShareGroupMember;
 use super::state_partitions::StatePartitions;
 use crate::group::modern::Assignment;
 use crate::group::record::CoordinatorRecord;
-use crate::group::recorded::{GroupRecords, record_keys};
+use crate::group::recorded::{GroupRecords, record_keys, records_with_topics};
 
 impl GroupRecords<ShareGroupMember> for ShareGroup {
     record_keys! {
@@ -28,6 +28,11 @@ impl GroupRecords<ShareGroupMember> for ShareGroup {
         current: ShareGroupCurrentMemberAssignmentKey,
         target: ShareGroupTargetAssignmentMemberKey,
         target_metadata: ShareGroupTargetAssignmentMetadataKey => ShareGroupTargetAssignmentMetadataValue,
+    }
+
+    records_with_topics! {
+        target: ShareGroupTargetAssignmentMemberValue of TopicPartition,
+        group: ShareGroupMetadataValue,
     }
 
     fn member_metadata(group_id: &ByteString, member: &ShareGroupMember) -> CoordinatorRecord {
@@ -60,35 +65,6 @@ impl GroupRecords<ShareGroupMember> for ShareGroup {
                 ..Default::default()
             },
         )
-    }
-
-    fn target_assignment(
-        group_id: &ByteString,
-        member_id: &ByteString,
-        assignment: &Assignment,
-    ) -> CoordinatorRecord {
-        let topics = assignment.topics();
-        let topics = topics.map(|(topic_id, partitions)| TopicPartition {
-            topic_id,
-            partitions: partitions.iter().copied().collect(),
-            ..Default::default()
-        });
-        CoordinatorRecord::new(
-            Self::target_key(group_id, member_id),
-            ShareGroupTargetAssignmentMemberValue {
-                topic_partitions: topics.collect(),
-                ..Default::default()
-            },
-        )
-    }
-
-    fn in_epoch(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
-        let value = ShareGroupMetadataValue {
-            epoch,
-            metadata_hash,
-            ..Default::default()
-        };
-        CoordinatorRecord::new(Self::group_key(&self.group_id), value)
     }
 }
 

@@ -34,11 +34,9 @@ impl RecordedGroup for ShareGroup {
             member: ShareGroupMemberMetadata,
             current: ShareGroupCurrentMemberAssignment,
             target: ShareGroupTargetAssignmentMember(value) => {
-                let partitions = value.topic_partitions.iter().flat_map(|topic| {
-                    let topic_id = topic.topic_id;
-                    topic.partitions.iter().map(move |index| (topic_id, *index))
-                });
-                partitions.collect::<Assignment>()
+                Assignment::from_iter(value.topic_partitions.iter().flat_map(|topic| {
+                    topic.partitions.iter().map(move |index| (topic.topic_id, *index))
+                }))
             },
             target_metadata: ShareGroupTargetAssignmentMetadata;
             (Key::ShareGroupMetadata(_), Some(Value::ShareGroupMetadata(value))) => {
