@@ -209,7 +209,7 @@ fn one_processor_serves_clients_beside_other_work() {
     broker.create_topic(HISTORY, 1);
     let servers = broker.bootstrap();
     let table = format!(
-        "topics --bootstrap-server {servers} --create --topic {TABLE} --config cleanup.policy=compact"
+        "topics --bootstrap-server {servers} --create --topic {TABLE} --partitions 1 --config cleanup.policy=compact"
     );
     broker.tool(&words(&table));
 
