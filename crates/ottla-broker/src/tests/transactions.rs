@@ -1,6 +1,7 @@
 //! Transactions over the wire: started, committed, aborted, fenced and timed out, in both versions
 //! of the protocol, and the records that consumers read in between.
 
+mod full_heap;
 mod loading;
 mod markers;
 mod too_few_replicas;
