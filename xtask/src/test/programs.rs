@@ -22,9 +22,10 @@ use super::{FEATURES, PATIENCE, shown};
 const AT_ONCE: usize = 3;
 
 /// Package and name of the programs that measure time. They run alone, as the suite `measures`.
-const MEASURING: [(&str, &str); 3] = [
+const MEASURING: [(&str, &str); 4] = [
     ("ottla", "measured_cluster_start"),
     ("ottla", "measured_connections"),
+    ("ottla", "measured_one_processor"),
     ("ottla", "measured_stalls"),
 ];
 
