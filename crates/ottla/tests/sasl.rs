@@ -112,6 +112,35 @@ fn users_log_in_with_plain_and_scram() {
         refused.contains("Invalid username or password"),
         "{refused}"
     );
+    // What was tried, and the way out.
+    let tried = format!("logging in at {} with PLAIN as admin", broker.bootstrap());
+    for part in [&*tried, "check username and password in sasl.jaas.config"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Once, and not for each line.
+    let flags = format!(
+        "--topic t --bootstrap-server {} --command-config {}",
+        broker.bootstrap(),
+        wrong.display()
+    );
+    for (more, unsent) in [("", "3 of 3 records were not sent."), (" --sync", "")] {
+        let line = format!("console-producer {flags}{more}");
+        let said = ToolOutput::of(&words(&line), "one\ntwo\nthree\n").failed();
+        let times = said.matches("Invalid username or password").count();
+        assert_eq!(times, 1, "{said}");
+        assert!(said.contains(unsent), "{said}");
+    }
+
+    // A user without rights learns which ones the explanation needs.
+    let alice = client(dir.path(), "SCRAM-SHA-512", "alice", "s");
+    let explain = "acls explain --principal User:alice --operation Read --topic t";
+    let needed = "acls --add --allow-principal User:NAME --operation Describe --operation DescribeConfigs --cluster";
+    let denied = fails(&broker, &alice, explain);
+    assert!(denied.contains(needed), "{denied}");
+    succeeds(&broker, &admin, &needed.replace("NAME", "alice"));
+    let explained = tool(&broker, &alice, explain);
+    assert_eq!(explained.status, 1, "{}{}", explained.out, explained.err);
+    assert!(explained.out.starts_with("denied: Read on Topic t"));
 
     // An ACL applies to the principal that it names.
     let acl = "acls --add --allow-principal User:alice --operation Describe --topic t";

@@ -16,6 +16,7 @@ use ottla_client::{Client, ClientConfig, ClientError, Delivery, Producer, Produc
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::connection_watch::{Refusal, is_refused_login};
 use super::{
     block_on, connection_watch, key_values, load_client_properties_if_given,
     load_properties_if_given, report_plainly, warn_of_unknown,
@@ -23,7 +24,7 @@ use super::{
 use crate::stop_signals::StopSignals;
 use line_reader::LineReader;
 
-/// Maximum number of failed records that are printed; all are counted.
+/// Maximum number of failed records that are printed; all are counted. A refused login is printed once.
 const SHOWN_FAILURES: u64 = 10;
 /// After an interrupt, a longer wait is explained.
 const NOTICED_WAIT: Duration = Duration::from_millis(500);
@@ -223,13 +224,17 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<ExitCode> {
     let who = format!("Producer clientId={}", client.config().client_id);
     let counts = Arc::new(Counts::default());
     let waiting = counts.clone();
-    let _watch = connection_watch::watch_unsent(&client, &who, move || waiting.outstanding());
+    let watch = connection_watch::watch_unsent(&client, &who, move || waiting.outstanding());
+    if args.sync {
+        // The first error ends the tool, and is printed then.
+        watch.refusal.claim();
+    }
     let producer = Producer::new(client, config)?;
     let mut signals = StopSignals::listen()?;
 
     let mut deliveries = JoinSet::new();
     let interrupted = tokio::select! {
-        sent = send_lines(args, &producer, &mut reader, &counts, &mut deliveries) => {
+        sent = send_lines(args, &producer, &mut reader, &counts, &watch.refusal, &mut deliveries) => {
             sent?;
             false
         }
@@ -260,6 +265,7 @@ async fn send_lines(
     producer: &Producer,
     reader: &mut LineReader,
     counts: &Arc<Counts>,
+    refusal: &Refusal,
     deliveries: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let mut lines = read_lines();
@@ -274,12 +280,17 @@ async fn send_lines(
             continue;
         }
         while deliveries.try_join_next().is_some() {}
-        let (topic, counts) = (args.topic.clone(), counts.clone());
+        let (topic, counts, refusal) = (args.topic.clone(), counts.clone(), refusal.clone());
         deliveries.spawn(async move {
             match wait(delivery).await {
                 Ok(()) => drop(counts.sent.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
-                    if counts.failed.fetch_add(1, Ordering::Relaxed) < SHOWN_FAILURES {
+                    let failed = counts.failed.fetch_add(1, Ordering::Relaxed);
+                    let is_shown = match is_refused_login(&error) {
+                        true => refusal.claim(),
+                        false => failed < SHOWN_FAILURES,
+                    };
+                    if is_shown {
                         eprintln!("{}", failure(&topic, key, value, &error));
                     }
                 }
