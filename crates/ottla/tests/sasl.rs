@@ -137,10 +137,18 @@ fn users_log_in_with_plain_and_scram() {
     let needed = "acls --add --allow-principal User:NAME --operation Describe --operation DescribeConfigs --cluster";
     let denied = fails(&broker, &alice, explain);
     assert!(denied.contains(needed), "{denied}");
-    succeeds(&broker, &admin, &needed.replace("NAME", "alice"));
-    let explained = tool(&broker, &alice, explain);
-    assert_eq!(explained.status, 1, "{}{}", explained.out, explained.err);
-    assert!(explained.out.starts_with("denied: Read on Topic t"));
+    let half = "acls --add --allow-principal User:alice --operation Describe --cluster";
+    let whole = needed.replace("NAME", "alice");
+    for (rights, lacks_settings) in [(half, true), (&*whole, false)] {
+        succeeds(&broker, &admin, rights);
+        let ToolOutput {
+            status, out, err, ..
+        } = tool(&broker, &alice, explain);
+        assert_eq!(status, 1, "{out}{err}");
+        assert!(out.starts_with("denied: Read on Topic t"), "{out}");
+        let says_so = out.contains("; it takes DescribeConfigs on the cluster");
+        assert_eq!(says_so, lacks_settings, "{out}");
+    }
 
     // An ACL applies to the principal that it names.
     let acl = "acls --add --allow-principal User:alice --operation Describe --topic t";
