@@ -30,10 +30,7 @@ use crate::network::Network;
 use crate::request_memory::RequestMemory;
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
-
-mod refusal;
-
-use refusal::encode_refusal;
+use crate::service::{MisplacedRequest, Service};
 
 /// The maximum duration of the first login.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -206,6 +203,7 @@ impl Login {
         frame: Bytes,
         context: &NodeContext,
         connection: &Connection,
+        service: &impl Service,
     ) -> Result<Answered, DecodeError> {
         let (mut outcome, request) = self.step(frame, context)?;
         if let Outcome::Kerberos { service, message } = outcome {
@@ -215,7 +213,8 @@ impl Login {
                 None => Outcome::Closed(NONE_UNDER_WAY.to_owned()),
             };
         }
-        Ok(self.follow(outcome, request, context, connection))
+        let refuse = |request| service.refuse_during_login(request);
+        Ok(self.follow(outcome, request, context, connection, refuse))
     }
 
     /// The outcome of a frame, and the request if it is one.
@@ -269,7 +268,7 @@ impl Login {
     pub fn on_invalid_frame(&mut self, context: &NodeContext, connection: &Connection) {
         if let Some(under_way) = &mut self.under_way {
             let outcome = under_way.on_invalid_frame();
-            self.follow(outcome, None, context, connection);
+            self.follow(outcome, None, context, connection, |_| None);
         }
     }
 
@@ -280,6 +279,7 @@ impl Login {
         request: Option<Request>,
         context: &NodeContext,
         connection: &Connection,
+        refuse: impl FnOnce(MisplacedRequest) -> Option<Encoded>,
     ) -> Answered {
         let is_again = self
             .under_way
@@ -322,8 +322,8 @@ impl Login {
             }
             Outcome::Misplaced { message } => {
                 self.report_failure(context, connection, is_again, &message);
-                let request = request.as_ref();
-                Answered::Refused(request.and_then(|request| request.refuse(&message)))
+                let request = request.map(|request| request.misplaced(message));
+                Answered::Refused(request.and_then(refuse))
             }
             Outcome::Closed(reason) => Answered::Closed(reason),
             // Processed by `on_frame`.
@@ -358,11 +358,14 @@ impl Login {
 }
 
 impl Request {
-    /// Encodes its error response, for a request that is not part of the login.
-    fn refuse(&self, message: &str) -> Option<Encoded> {
-        let version = self.header.request_api_version;
-        let correlation_id = self.header.correlation_id;
-        encode_refusal(self.api_key, version, correlation_id, &self.body, message)
+    fn misplaced(self, reason: String) -> MisplacedRequest {
+        MisplacedRequest {
+            api_key: self.api_key,
+            api_version: self.header.request_api_version,
+            correlation_id: self.header.correlation_id,
+            body: self.body,
+            reason,
+        }
     }
 }
 

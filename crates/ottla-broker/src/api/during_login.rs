@@ -10,44 +10,41 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::find_coordinator_response::Coordinator;
-use ottla_protocol::messages::metadata_response::MetadataResponseTopic;
 use ottla_protocol::messages::*;
 use ottla_protocol::{ApiKey, Encoded, ErrorResponse, Message, Reader};
 use ottla_types::ErrorCode;
 
-use crate::response::encode_response;
+use ottla_net::{MisplacedRequest, encode_response};
+
+use super::{create_delegation_token, describe_acls, describe_cluster, init_producer_id, metadata};
 
 const ERROR: ErrorCode = ErrorCode::IllegalSaslState;
 /// A longer body is not decoded. The response is at most 64 times as long, with a coordinator for each empty key, and is
 /// kept until the delay of a failed login is over.
 const MOST_BODY_BYTES: usize = 256;
 
-/// Encodes the response. `None` if there is none, or if the request cannot be decoded. `message` is the reason, which
-/// some responses contain.
-pub(super) fn encode_refusal(
-    api_key: ApiKey,
-    version: i16,
-    correlation_id: i32,
-    body: &Reader,
-    message: &str,
-) -> Option<Encoded> {
-    // A client with an unknown version of ApiVersions can read version 0 (KIP-511).
-    let is_unknown = !api_key.valid_versions().contains(&version);
+/// Encodes the response. `None` if there is none, or if the request cannot be decoded.
+pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
+    let (api_key, version, body) = (to.api_key, to.api_version, &to.body);
     let to = Asked {
         api_key,
         version: match api_key {
-            ApiKey::ApiVersions if is_unknown => 0,
+            // A client with an unknown version can read version 0 (KIP-511).
+            ApiKey::ApiVersions if !api_key.valid_versions().contains(&version) => 0,
             _ => version,
         },
-        correlation_id,
+        correlation_id: to.correlation_id,
+        reason: &to.reason,
     };
     let generic = || Some(ByteString::from_static(ERROR.message()));
-    let reason = || Some(ByteString::from(message));
+    let reason = || Some(ByteString::from(to.reason));
     match api_key {
-        ApiKey::Metadata => to.encode(&metadata(to.decode(body)?)),
-        ApiKey::FindCoordinator if version >= 4 => {
-            to.encode(&coordinators(to.decode::<FindCoordinatorRequest>(body)?))
+        ApiKey::Metadata => {
+            let request: MetadataRequest = to.decode(body)?;
+            let topics = request.topics.unwrap_or_default();
+            to.encode(&metadata::refused_as_a_whole(&topics, ERROR))
         }
+        ApiKey::FindCoordinator if version >= 4 => to.encode(&coordinators(to.decode(body)?)),
         ApiKey::FindCoordinator => to.encode(&FindCoordinatorResponse {
             error_message: generic(),
             node_id: -1,
@@ -58,24 +55,17 @@ pub(super) fn encode_refusal(
             protocol_name: (version < 7).then(ByteString::new),
             ..JoinGroupResponse::of_error(ERROR)
         }),
-        ApiKey::InitProducerId => to.encode(&InitProducerIdResponse {
-            producer_epoch: -1,
-            ..InitProducerIdResponse::of_error(ERROR)
-        }),
+        ApiKey::InitProducerId => to.encode(&init_producer_id::refused(ERROR)),
         ApiKey::CreateDelegationToken => to.encode(&no_token(version)),
-        ApiKey::DescribeAcls => to.encode(&DescribeAclsResponse {
-            error_message: reason(),
-            ..DescribeAclsResponse::of_error(ERROR)
-        }),
+        ApiKey::DescribeAcls => to.encode(&describe_acls::refused(ERROR, reason())),
         ApiKey::DescribeClientQuotas => to.encode(&DescribeClientQuotasResponse {
             error_message: reason(),
             entries: None,
             ..DescribeClientQuotasResponse::of_error(ERROR)
         }),
-        ApiKey::DescribeCluster => to.encode(&DescribeClusterResponse {
-            error_message: reason(),
-            ..DescribeClusterResponse::of_error(ERROR)
-        }),
+        ApiKey::DescribeCluster => {
+            to.encode(&describe_cluster::refused(ERROR, to.reason.to_owned()))
+        }
         ApiKey::UpdateFeatures => to.encode(&UpdateFeaturesResponse {
             error_message: reason(),
             ..UpdateFeaturesResponse::of_error(ERROR)
@@ -192,14 +182,16 @@ pub(super) fn encode_refusal(
     }
 }
 
-/// The request that is answered.
-struct Asked {
+/// What a response needs of its request.
+struct Asked<'a> {
     api_key: ApiKey,
+    /// Of the response.
     version: i16,
     correlation_id: i32,
+    reason: &'a str,
 }
 
-impl Asked {
+impl Asked<'_> {
     fn encode<M: Message>(&self, response: &M) -> Option<Encoded> {
         encode_response(self.api_key, self.version, self.correlation_id, response).ok()
     }
@@ -215,20 +207,6 @@ impl Asked {
             return None;
         }
         M::decode(&mut body.clone(), self.version).ok()
-    }
-}
-
-fn metadata(request: MetadataRequest) -> MetadataResponse {
-    let topics = request.topics.unwrap_or_default().into_iter();
-    let topics = topics.map(|topic| MetadataResponseTopic {
-        error_code: ERROR.code(),
-        name: Some(topic.name.unwrap_or_default()),
-        topic_id: topic.topic_id,
-        ..Default::default()
-    });
-    MetadataResponse {
-        topics: topics.collect(),
-        ..MetadataResponse::of_error(ERROR)
     }
 }
 
@@ -248,24 +226,14 @@ fn coordinators(request: FindCoordinatorRequest) -> FindCoordinatorResponse {
     }
 }
 
+/// The requester is part of the response from version 3 on.
 fn no_token(version: i16) -> CreateDelegationTokenResponse {
-    let (kind, name) = (
-        ByteString::from_static("User"),
-        ByteString::from_static("ANONYMOUS"),
-    );
-    let mut response = CreateDelegationTokenResponse {
-        principal_type: kind.clone(),
-        principal_name: name.clone(),
-        issue_timestamp_ms: -1,
-        expiry_timestamp_ms: -1,
-        max_timestamp_ms: -1,
-        ..CreateDelegationTokenResponse::of_error(ERROR)
+    let anonymous: create_delegation_token::Parts = ("User".into(), "ANONYMOUS".into());
+    let requester = match version {
+        ..3 => Default::default(),
+        _ => anonymous.clone(),
     };
-    if version >= 3 {
-        response.token_requester_principal_type = kind;
-        response.token_requester_principal_name = name;
-    }
-    response
+    create_delegation_token::refuse(ERROR, requester, anonymous)
 }
 
 #[cfg(test)]

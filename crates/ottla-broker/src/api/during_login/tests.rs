@@ -7,7 +7,13 @@ const REASON: &str = "not now";
 const CODE: i16 = 34;
 
 fn answer(api_key: ApiKey, version: i16, body: Bytes) -> Option<Bytes> {
-    let answer = encode_refusal(api_key, version, 7, &Reader::new(body), REASON)?;
+    let answer = refuse(&MisplacedRequest {
+        api_key,
+        api_version: version,
+        correlation_id: 7,
+        body: Reader::new(body),
+        reason: REASON.to_owned(),
+    })?;
     Some(answer.into_bytes())
 }
 
