@@ -123,9 +123,15 @@ fn users_log_in_with_plain_and_scram() {
         broker.bootstrap(),
         wrong.display()
     );
-    for (more, unsent) in [("", "3 of 3 records were not sent."), (" --sync", "")] {
+    for (more, unsent) in [("", "100 of 100 records were not sent."), (" --sync", "")] {
         let line = format!("console-producer {flags}{more}");
-        let said = ToolOutput::of(&words(&line), "one\ntwo\nthree\n").failed();
+        let began = Instant::now();
+        let said = ToolOutput::of(&words(&line), &"line\n".repeat(100)).failed();
+        // The broker holds each of its answers back for 100 ms.
+        assert!(
+            began.elapsed() < Duration::from_secs(9),
+            "a login for each line"
+        );
         let times = said.matches("Invalid username or password").count();
         assert_eq!(times, 1, "{said}");
         assert!(said.contains(unsent), "{said}");

@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bytes::Bytes;
@@ -26,6 +26,8 @@ use line_reader::LineReader;
 
 /// Maximum number of failed records that are printed; all are counted. A refused login is printed once.
 const SHOWN_FAILURES: u64 = 10;
+/// After a refused login, records are only counted for this time, so that a wrong password is not tried for each.
+const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 /// After an interrupt, a longer wait is explained.
 const NOTICED_WAIT: Duration = Duration::from_millis(500);
 /// The status of a process killed by SIGINT.
@@ -269,11 +271,18 @@ async fn send_lines(
     deliveries: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let mut lines = read_lines();
+    let mut refused_at: Option<Instant> = None;
     while let Some(line) = lines.recv().await {
         let record = reader.read(&line?)?;
         let (key, value) = (record.key.clone(), record.value.clone());
         counts.taken.fetch_add(1, Ordering::Relaxed);
+        if refused_at.is_some_and(|at| at.elapsed() < LOGIN_PAUSE) {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         let delivery = producer.send(record).await;
+        let is_refused = delivery.as_ref().is_err_and(is_refused_login);
+        refused_at = is_refused.then(Instant::now);
         if args.sync {
             delivery?.wait().await?;
             counts.sent.fetch_add(1, Ordering::Relaxed);
