@@ -18,6 +18,7 @@ mod changed;
 mod processors;
 mod profile;
 pub mod programs;
+mod unfinished;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -156,7 +156,11 @@ fn test_commands(node: &Node, targets: &[&str]) -> Result<Vec<Command>> {
 fn told(what: &str, commands: Vec<Command>) -> Result<Tally> {
     let mut succeed = true;
     for mut command in commands {
-        succeed &= command.status()?.success();
+        let status = command.status()?;
+        if !status.success() {
+            println!("error: {} ended with {status}", process::shown(&command));
+        }
+        succeed &= status.success();
     }
     println!("{} {what}", if succeed { "ok  " } else { "FAIL" });
     Ok(Tally::of(succeed))
