@@ -126,15 +126,13 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
 /// The examples, which one of the tests starts.
 fn build_examples() -> Result<()> {
     if test_programs::built()?.is_some() {
-        // Cargo builds the examples with the test programs.
+        // They are built with the test programs.
         return Ok(());
     }
     let mut command = workspace::cargo();
     command.args(["build", "--locked"]);
     command.args(workspace::selection(PACKAGE, &[]));
-    for example in std::fs::read_dir(workspace::root().join("crates/ottla-client/examples"))? {
-        let path = example?.path();
-        let name = path.file_stem().context("an example without a name")?;
+    for name in test_programs::examples()? {
         command.arg("--example").arg(name);
     }
     if command.status()?.success() {

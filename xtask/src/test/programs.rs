@@ -98,29 +98,37 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Builds the programs and returns cargo's messages. What concerns a reader is printed.
 fn build(options: &Options) -> Result<String> {
-    let mut build = cargo_test(options);
-    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    if options.quick {
-        build.args(["--lib", "--bins"]);
-    }
+    let mut build = build_command(options)?;
+    build.args(["--locked", "--message-format=json-render-diagnostics"]);
     build.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = build.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "the test programs do not build");
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn cargo_test(options: &Options) -> Command {
-    let mut command = workspace::cargo();
-    command.args(["test", "--locked"]);
-    match options.packages.as_slice() {
-        [] => {
-            command.args(["--workspace", "--features", FEATURES]);
+fn build_command(options: &Options) -> Result<Command> {
+    let mut build = workspace::cargo();
+    let is_whole = options.packages.is_empty();
+    if is_whole && !options.quick {
+        // `cargo test` would build all examples, of which the tests start few, or those that are
+        // named as tests.
+        build.args(["build", "--tests"]);
+        for name in test_programs::examples()? {
+            build.arg("--example").arg(name);
         }
-        packages => {
-            command.args(packages.iter().flat_map(|name| ["--package", name]));
-        }
+    } else {
+        build.args(["test", "--no-run"]);
     }
-    command
+    if options.quick {
+        build.args(["--lib", "--bins"]);
+    }
+    if is_whole {
+        build.args(["--workspace", "--features", FEATURES]);
+    }
+    for name in &options.packages {
+        build.args(["--package", name]);
+    }
+    Ok(build)
 }
 
 /// Runs the programs in order, `at_once` in parallel, and returns how those ended that failed.
