@@ -31,9 +31,10 @@ const MEASURING: [(&str, &str); 3] = [
 ];
 
 /// The programs that take longest, in order.
-const LONGEST: [(&str, &str); 8] = [
+const LONGEST: [(&str, &str); 9] = [
     ("simulation", "seeds"),
     ("ottla-broker", "ottla_broker"),
+    ("ottla", "program"),
     ("ottla-log", "ottla_log"),
     ("ottla", "bench_runs"),
     ("ottla", "tls"),
@@ -44,7 +45,7 @@ const LONGEST: [(&str, &str); 8] = [
 
 /// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
 /// `RUST_TEST_THREADS` says otherwise.
-const WAITING: [(&str, &str); 1] = [("ottla-broker", "ottla_broker")];
+const WAITING: [(&str, &str); 2] = [("ottla-broker", "ottla_broker"), ("ottla", "program")];
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 #[derive(clap::Args)]
