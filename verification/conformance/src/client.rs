@@ -30,6 +30,8 @@ pub struct Options {
 
 const PACKAGE: &str = "ottla-client";
 const LIBRARY: &str = "ottla_client";
+/// The test program that runs against the broker in `OTTLA_CLIENT_BOOTSTRAP`.
+const AGAINST_A_BROKER: &str = "against_a_broker";
 
 /// Settings that reduce the delays of a small broker.
 const SETTINGS: [(&str, &str); 5] = [
@@ -88,17 +90,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
         ..NodeOptions::default()
     })?;
     let mut total = Tally::default();
-    let mut commands = test_commands(
-        &node,
-        &[
-            "against_a_broker",
-            "consumer_calls",
-            "coordinated_groups",
-            "examples_run",
-            "secured",
-            "watched_clients",
-        ],
-    )?;
+    let mut commands = test_commands(&node, &[AGAINST_A_BROKER])?;
     for command in &mut commands {
         command.args(&options.filter);
         if let Some(listeners) = &listeners {
@@ -109,7 +101,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     if is_kafka {
         for version in OLDER_TRANSACTION_VERSIONS {
             lower_transaction_version(peer, &node, version)?;
-            let mut commands = test_commands(&node, &["against_a_broker"])?;
+            let mut commands = test_commands(&node, &[AGAINST_A_BROKER])?;
             for command in &mut commands {
                 command
                     .arg("transactions")
