@@ -382,7 +382,10 @@ impl Reader<'_> {
         let collect = move || log.aborted_transactions(range.from, range.upper_bound);
         let collected = match ottla_sync::task::spawn_blocking(collect).await {
             Ok(collected) => collected?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => {
+                let what = "search the local log for aborted transactions";
+                return Err(RemoteStorageError::cancelled(what, error).into());
+            }
         };
         let aborted = collected.iter().map(|it| AbortedTransaction {
             producer_id: it.producer_id,
