@@ -72,6 +72,7 @@ struct State {
     objects: BTreeMap<String, Vec<u8>>,
     uploads: BTreeMap<String, Upload>,
     requests: Vec<String>,
+    connections: usize,
     faults: VecDeque<Fault>,
     delay: Duration,
     /// Of uploads and parts.
@@ -168,7 +169,9 @@ impl FaultServer {
             while let Ok((socket, _)) = listener.accept().await {
                 let server = served.clone();
                 tokio::spawn(async move {
+                    server.state.lock().unwrap().connections += 1;
                     let _ = server.serve(socket).await;
+                    server.state.lock().unwrap().connections -= 1;
                 });
             }
         });
@@ -224,6 +227,10 @@ impl FaultServer {
 
     pub fn open_uploads(&self) -> usize {
         self.state.lock().unwrap().uploads.len()
+    }
+
+    pub fn open_connections(&self) -> usize {
+        self.state.lock().unwrap().connections
     }
 
     async fn serve(&self, socket: TcpStream) -> std::io::Result<()> {

@@ -147,6 +147,26 @@ async fn an_unreachable_server_gives_an_error_in_time() {
 }
 
 #[tokio::test]
+async fn connections_without_requests_are_closed_soon() {
+    let server = FaultServer::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let store = open(&s3(&server, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let open = server.open_connections();
+    assert!(open > 0, "kept for the next request");
+    let closed = async {
+        while server.open_connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let limit = Duration::from_secs(30);
+    tokio::time::timeout(limit, closed).await.unwrap();
+    drop(store);
+}
+
+#[tokio::test]
 async fn an_upload_that_is_given_up_leaves_no_parts() {
     let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
