@@ -254,13 +254,13 @@ impl Reader<'_> {
     fn damaged(&self, segment: &RemoteSegment, error: BatchesError) -> RemoteReadError {
         match error {
             BatchesError::Store(error) => RemoteReadError::Store(error),
-            error @ (BatchesError::Damaged(_) | BatchesError::TooLarge { .. }) => {
-                RemoteReadError::Damaged {
-                    partition: self.partition.clone(),
-                    segment: segment.id,
-                    cause: error.to_string(),
-                }
-            }
+            error @ (BatchesError::Damaged(_)
+            | BatchesError::Cut(_)
+            | BatchesError::TooLarge { .. }) => RemoteReadError::Damaged {
+                partition: self.partition.clone(),
+                segment: segment.id,
+                cause: error.to_string(),
+            },
         }
     }
 

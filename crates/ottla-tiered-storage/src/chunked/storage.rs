@@ -29,7 +29,7 @@ use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::{Environment, ObjectStorage, open_store};
 use crate::remote_storage::{
-    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
+    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject, check_log_size,
 };
 use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
 
@@ -312,6 +312,7 @@ impl RemoteStorageManager for ChunkedStorage {
         let key = self.shared.key_for_reading(metadata, Suffix::Log)?;
         let manifest = self.shared.manifest(metadata).await?;
         let size = manifest.chunks.original_file_size();
+        check_log_size(&self.shared.storage.name(&key), size, metadata)?;
         let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
         let range = u64::from(start_position)..end;
         let chunks = &self.shared.chunks;
