@@ -32,7 +32,9 @@ use super::chunk_index::Chunk;
 use super::manifest::Manifest;
 use super::transform::restored;
 use crate::blocking::{Permit, blocking};
-use crate::cache::{CachedChunk, ChunkCache, ChunkKey, KeptFetches, SharedFetch, SharedFetches};
+use crate::cache::{
+    CachedChunk, ChunkCache, ChunkFile, ChunkKey, KeptFetches, SharedFetch, SharedFetches,
+};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::ObjectStorage;
 use crate::remote_storage::SegmentStream;
@@ -158,14 +160,18 @@ impl ChunkReader {
             if self.cache.is_none() && manifest.is_plain() && is_same_size {
                 return self.fetch_part(object, chunk, range).await;
             }
-            let bytes = match self.find_or_fetch(object, manifest, chunk) {
-                Ok(CachedChunk::InMemory(bytes)) => bytes,
-                Ok(CachedChunk::InFile(file)) => {
-                    blocking(permit.clone(), move || file.read()).await?
-                }
-                Err(fetch) => {
-                    self.keep(object, chunk, &fetch);
-                    fetch.await?
+            let bytes = loop {
+                match self.find_or_fetch(object, manifest, chunk) {
+                    Ok(CachedChunk::InMemory(bytes)) => break bytes,
+                    Ok(CachedChunk::InFile(file)) => {
+                        if let Some(bytes) = self.read_file(object, chunk, file, permit).await? {
+                            break bytes;
+                        }
+                    }
+                    Err(fetch) => {
+                        self.keep(object, chunk, &fetch);
+                        break fetch.await?;
+                    }
                 }
             };
             Ok(bytes.slice(range.start as usize..range.end as usize))
@@ -183,6 +189,31 @@ impl ChunkReader {
                     ),
                 ))
             })
+    }
+
+    /// A chunk from its file. `None` if the file is not as it was written. Then the cache no longer has
+    /// the chunk, and it can be fetched again.
+    async fn read_file(
+        &self,
+        object: &Arc<str>,
+        chunk: &Chunk,
+        file: Arc<ChunkFile>,
+        permit: &Permit,
+    ) -> Result<Option<Bytes>, RemoteStorageError> {
+        let key = ChunkKey {
+            object: object.clone(),
+            chunk: chunk.id,
+        };
+        let (cache, size) = (self.cache.clone(), chunk.original_size as usize);
+        let read = move || {
+            let read = file.read(size);
+            if let (Err(error), Some(cache)) = (&read, &cache) {
+                tracing::warn!("{error}; the chunk is fetched again");
+                cache.remove(&key);
+            }
+            Ok(read.ok())
+        };
+        blocking(permit.clone(), read).await
     }
 
     /// Bytes of a chunk that is in its object as it is in the segment.

@@ -24,7 +24,9 @@ use super::rate_limit::RateLimit;
 use super::transform::restored_index;
 use super::upload::Uploader;
 use crate::blocking::Permit;
-use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetch, SharedFetches};
+use crate::cache::{
+    BoundedCache, ChunkCache, ENTRY_BYTES, KeptFetches, SharedFetch, SharedFetches,
+};
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::{Environment, ObjectStorage, open_store};
@@ -248,7 +250,7 @@ impl Shared {
             let data_key = manifest.data_key.as_ref();
             let bytes = restored_index(bytes, index.name(), range.start, data_key)
                 .map_err(|error| RemoteStorageError::damaged(&name, error))?;
-            let weight = bytes.len() as u64;
+            let weight = bytes.len() as u64 + key.0.len() as u64 + ENTRY_BYTES;
             cache.lock().insert(key, bytes.clone(), weight);
             Ok(bytes)
         }
