@@ -447,7 +447,7 @@ mod tests {
             .unwrap();
         let store = Arc::new(object_store::memory::InMemory::new());
         let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 10);
-        let pieces = [1_u8, 2].map(|byte| Ok::<_, RemoteStorageError>(vec![byte; 10].into()));
+        let pieces = [1_u8, 2].map(|byte| Ok::<_, RemoteStorageError>(Bytes::from(vec![byte; 10])));
         let mut upload = Box::pin(storage.upload("key", stream::iter(pieces).boxed()));
         {
             let _entered = runtime.enter();
