@@ -6,4 +6,4 @@ mod shared_fetches;
 
 pub use bounded_cache::{BoundedCache, ENTRY_BYTES};
 pub use chunk_cache::{CachedChunk, ChunkCache, ChunkFile, ChunkKey};
-pub use shared_fetches::{KeptFetches, SharedFetch, SharedFetches};
+pub use shared_fetches::{KEPT_FOR, KeptFetches, SharedFetch, SharedFetches};

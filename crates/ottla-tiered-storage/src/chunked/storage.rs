@@ -25,7 +25,7 @@ use super::transform::restored_index;
 use super::upload::Uploader;
 use crate::blocking::Permit;
 use crate::cache::{
-    BoundedCache, ChunkCache, ENTRY_BYTES, KeptFetches, SharedFetch, SharedFetches,
+    BoundedCache, ChunkCache, ENTRY_BYTES, KEPT_FOR, KeptFetches, SharedFetch, SharedFetches,
 };
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
@@ -411,11 +411,13 @@ fn prefetch(settings: &ChunkedSettings) -> Prefetch {
         Some(chunks) => Prefetch {
             bytes: chunks.prefetch_max_size,
             at_once: chunks.cache.threads.unwrap_or(processors),
+            at_longest: KEPT_FOR,
             get_timeout: chunks.cache.get_timeout,
         },
         None => Prefetch {
             bytes: 0,
             at_once: 1,
+            at_longest: KEPT_FOR,
             get_timeout: std::time::Duration::from_secs(60),
         },
     }
