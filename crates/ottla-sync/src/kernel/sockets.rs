@@ -112,9 +112,10 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     SockRef::from(stream).set_send_buffer_size(bytes)
 }
 
-/// Limits the bytes that a socket accepts while the connection has not sent others yet
-/// (`TCP_NOTSENT_LOWAT`). It becomes writable when half of that is left. With 0, the system's default
-/// applies, which limits nothing unless someone has changed it.
+/// Limits how much a socket accepts that the connection cannot send yet (`TCP_NOTSENT_LOWAT`). With this
+/// many unsent bytes, it accepts no more; with less than half of them, it is writable again. What is sent
+/// and not acknowledged does not count. 0 stands for the system's default, which limits nothing unless
+/// someone has changed it.
 #[cfg(target_os = "linux")]
 pub fn set_not_sent_limit(stream: &TcpStream, bytes: u32) -> io::Result<()> {
     SockRef::from(stream).set_tcp_notsent_lowat(bytes)
