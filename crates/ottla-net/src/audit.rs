@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
+use ottla_metrics::line_limit::LineLimit;
 use ottla_protocol::ApiKey;
 use ottla_security::{
     Action, Client, Operation, ResourceType, Rule, StandardAuthorizer, escaped, flags_to_allow,

@@ -212,7 +212,8 @@ fn the_partitions_of_all_sessions_are_bounded() {
 
 #[test]
 fn a_session_above_the_bound_evicts_no_other() {
-    let sessions = FetchSessions::new(100, 5);
+    // One shard: a session evicts others of its own shard.
+    let sessions = FetchSessions::new(10, 5);
     let small = open(&sessions, &[0], 0);
     // In use, and old enough to be evicted for a larger one.
     let used = sessions.begin(small, 1, false, false, Vec::new(), &[], 120_001);
