@@ -81,7 +81,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         match outcome {
             Outcome::Continue(_) => {}
-            Outcome::Failed { .. } | Outcome::Closed(_) => return,
+            Outcome::Failed { .. } | Outcome::Misplaced { .. } | Outcome::Closed(_) => return,
             other => panic!("{other:?}"),
         }
     }

@@ -18,6 +18,7 @@ mod changed;
 mod processors;
 mod profile;
 pub mod programs;
+mod unfinished;
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -238,26 +239,26 @@ const SUITES: &[Suite] = &[
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
     // Longest first, so that no long one runs alone at the end. `tiered` and `client` need the programs
     // of `test-build`, so they are later than their length says.
-    suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
     suite(Either, "console-page", "the console page in a browser: changes, keys, hostile contents", CONSOLE_PAGE, || conformance(&["console-page", "--measuring", "false"])),
-    suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
+    suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
     suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
-    suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
-    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
+    suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
     suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
+    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
     // A short selection against Kafka 4.4; docs/testing.md has the other suites.
     suite(Either, "conformance-4.4", "the Java client of 4.4, librdkafka and all dynamic settings, against Kafka 4.4", BROKER, || conformance(&["conformance", "--reference", "kafka44", "--client", "java", "--client", "confluent", "--client", "settings"])),
     suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
+    suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
+    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
+    suite(Either, "mixed-tiered", "brokers of both kinds are killed while they share a store of segments", TIERED, || conformance(&["mixed-tiered", "--kills", "2"])),
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
-    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
     suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "mixed-tiered", "brokers of both kinds are killed while they share a store of segments", TIERED, || conformance(&["mixed-tiered", "--kills", "2"])),
     suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
     suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),

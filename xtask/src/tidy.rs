@@ -14,6 +14,7 @@ mod public_api;
 mod purity;
 pub mod source_file;
 mod sources;
+mod untested;
 
 use std::process::Command;
 
@@ -53,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Runs every check and prints the complaints.
 fn run_all(files: &[SourceFile], metadata: &str) -> Result<Tally> {
-    let checks: [(&str, Vec<Complaint>); 13] = [
+    let checks: [(&str, Vec<Complaint>); 14] = [
         ("crate dependencies", dependencies::check(metadata)?),
         ("circles between modules", circles::check(files)),
         ("pure crates", purity::check(files, metadata)?),
@@ -64,6 +65,7 @@ fn run_all(files: &[SourceFile], metadata: &str) -> Result<Tally> {
             "unfinished code and ignored tests",
             sources::unfinished(files),
         ),
+        ("programs without tests", untested::check(files, metadata)?),
         (
             "API versions where they belong",
             sources::api_versions(files),

@@ -1,7 +1,9 @@
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.*;
-import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.message.*;
+import org.apache.kafka.common.message.MetadataRequestData.MetadataRequestTopic;
+import org.apache.kafka.common.protocol.*;
 
 /**
  * Logins that no client speaks: what a broker answers, whether it keeps the answer back, and when it closes. Run as
@@ -24,6 +26,7 @@ public final class LoginSteps {
         LoginSteps steps = new LoginSteps(SecuredScript.of(arguments));
         steps.beforeLogin();
         steps.outOfOrder();
+        steps.misplaced();
         steps.plainTokens();
         steps.scramTokens();
         steps.afterLogin();
@@ -110,6 +113,54 @@ public final class LoginSteps {
             raw -> raw.bytes(new byte[] {0, 8, 0, 1, 0, 0}));
         sasl("authenticate of a version that is not there", raw -> raw.handshake(1, PLAIN),
             raw -> raw.authenticate(9, ALICE));
+    }
+
+    /** Requests in the middle of a login, in the oldest and the newest version. */
+    private void misplaced() {
+        for (String name : List.of("JOIN_GROUP", "HEARTBEAT", "LEAVE_GROUP", "SYNC_GROUP", "LIST_GROUPS",
+            "INIT_PRODUCER_ID", "ADD_OFFSETS_TO_TXN", "END_TXN", "DESCRIBE_LOG_DIRS",
+            "CREATE_DELEGATION_TOKEN", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN",
+            "DESCRIBE_DELEGATION_TOKEN", "OFFSET_DELETE", "DESCRIBE_CLIENT_QUOTAS", "VOTE", "BEGIN_QUORUM_EPOCH",
+            "END_QUORUM_EPOCH", "DESCRIBE_QUORUM", "ALTER_PARTITION", "UPDATE_FEATURES", "ENVELOPE", "FETCH_SNAPSHOT",
+            "DESCRIBE_CLUSTER", "BROKER_REGISTRATION", "BROKER_HEARTBEAT", "UNREGISTER_BROKER", "LIST_TRANSACTIONS",
+            "ALLOCATE_PRODUCER_IDS", "CONSUMER_GROUP_HEARTBEAT", "CONTROLLER_REGISTRATION",
+            "GET_TELEMETRY_SUBSCRIPTIONS", "PUSH_TELEMETRY", "ASSIGN_REPLICAS_TO_DIRS", "LIST_CONFIG_RESOURCES",
+            "SHARE_GROUP_HEARTBEAT", "SHARE_FETCH", "SHARE_ACKNOWLEDGE", "ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER",
+            "UPDATE_RAFT_VOTER", "STREAMS_GROUP_HEARTBEAT", "DELETE_SHARE_GROUP_OFFSETS", "METADATA",
+            "FIND_COORDINATOR")) {
+            ApiKeys api = ApiKeys.valueOf(name);
+            for (short version : new TreeSet<>(List.of(api.oldestVersion(), api.latestVersion()))) {
+                misplaced(api, version, api.messageType.newRequest());
+            }
+        }
+        misplaced(ApiKeys.OFFSET_FETCH, 2, new OffsetFetchRequestData());
+        misplaced(ApiKeys.OFFSET_FETCH, 7, new OffsetFetchRequestData());
+        misplaced(ApiKeys.ADD_PARTITIONS_TO_TXN, 5, new AddPartitionsToTxnRequestData());
+        byte any = 1;
+        misplaced(ApiKeys.DESCRIBE_ACLS, 3, "any", new DescribeAclsRequestData().setResourceTypeFilter(any)
+            .setOperation(any).setPermissionType(any));
+        for (int version : List.of(4, 12)) {
+            misplaced(ApiKeys.METADATA, version, "two topics", new MetadataRequestData().setTopics(
+                List.of(new MetadataRequestTopic().setName("a"), new MetadataRequestTopic().setName("b"))));
+        }
+        misplaced(ApiKeys.FIND_COORDINATOR, 5, "two keys",
+            new FindCoordinatorRequestData().setCoordinatorKeys(List.of("a", "b")));
+        misplaced(ApiKeys.PRODUCE, 9, "no acknowledgement", new ProduceRequestData().setAcks((short) 0));
+        misplaced(ApiKeys.PRODUCE, 9, "an acknowledgement", new ProduceRequestData().setAcks((short) 1));
+        sasl("handshake, a version that is not there", raw -> raw.handshake(1, PLAIN),
+            raw -> raw.request(ApiKeys.LIST_GROUPS, 99, new byte[0]));
+        sasl("handshake, versions of a version that is not there", raw -> raw.handshake(1, PLAIN),
+            raw -> raw.versions(99, "a"));
+        sasl("handshake without headers, metadata", raw -> raw.handshake(0, PLAIN), RawLogin::metadata);
+    }
+
+    private void misplaced(ApiKeys api, int version, ApiMessage request) {
+        misplaced(api, version, "empty", request);
+    }
+
+    private void misplaced(ApiKeys api, int version, String what, ApiMessage request) {
+        sasl("misplaced, " + api + " v" + version + ", " + what, raw -> raw.handshake(1, PLAIN),
+            raw -> raw.other(api, version, request));
     }
 
     private void plainTokens() {

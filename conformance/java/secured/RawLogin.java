@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import org.apache.kafka.common.message.*;
-import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.*;
 import org.apache.kafka.common.requests.*;
 
 /** A connection on which a login is spoken by hand, right or wrong, and what comes back, and when. */
@@ -15,6 +15,8 @@ final class RawLogin implements AutoCloseable {
     private final Socket socket;
     private long sentAt;
     private RequestHeader header;
+    /** Whether all of the next answer is shown, and not only its errors. */
+    private boolean isWhole;
 
     RawLogin(String address) throws IOException {
         String[] parts = address.split(":");
@@ -39,6 +41,7 @@ final class RawLogin implements AutoCloseable {
     }
 
     RawLogin request(ApiKeys api, int version, byte[] body) throws IOException {
+        isWhole = false;
         header = new RequestHeader(api, (short) Math.min(version, api.latestVersion()), "raw", CORRELATION);
         boolean isFlexible = api.requestHeaderVersion((short) version) >= 2;
         ByteBuffer frame = ByteBuffer.allocate(64 + body.length);
@@ -49,6 +52,16 @@ final class RawLogin implements AutoCloseable {
         }
         frame.put(body);
         return frame(Arrays.copyOf(frame.array(), frame.position()));
+    }
+
+    /** A request that is not part of a login. All of its answer is shown. */
+    RawLogin other(ApiKeys api, int version, ApiMessage message) throws IOException {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer body = ByteBuffer.allocate(message.size(cache, (short) version));
+        message.write(new ByteBufferAccessor(body), cache, (short) version);
+        request(api, version, body.array());
+        isWhole = true;
+        return this;
     }
 
     RawLogin versions(int version, String software) throws IOException {
@@ -158,7 +171,8 @@ final class RawLogin implements AutoCloseable {
             if (response instanceof SaslHandshakeResponse answer) {
                 return List.of(answer.error(), Script.sorted(answer.enabledMechanisms()));
             }
-            return response.getClass().getSimpleName() + " " + Wire.errors(response);
+            Object shown = isWhole ? response.data() : Wire.errors(response);
+            return response.getClass().getSimpleName() + " " + shown;
         } catch (RuntimeException error) {
             return error.getClass().getSimpleName();
         }

@@ -60,6 +60,7 @@ fn produced_records_are_read_back_with_every_codec() {
                 fetch_bytes: 64 * 1024,
                 passes: 1,
                 partition_bytes: u64::MAX,
+                megabytes_per_second: None,
                 stop: None,
             };
             let fetched = fetch::run(&topic, fetch_options).unwrap();
@@ -75,6 +76,7 @@ fn produced_records_are_read_back_with_every_codec() {
             fetch_bytes: 64 * 1024,
             passes: usize::MAX,
             partition_bytes: u64::MAX,
+            megabytes_per_second: None,
             stop: Some(&STOP),
         };
         assert_eq!(fetch::run(&topic, endless).unwrap().requests, 1);
@@ -108,6 +110,22 @@ fn a_fixed_rate_is_kept() {
     // Each connection starts when its thread does.
     let apart = (*last - *first).abs_diff(Duration::from_millis(1990));
     assert!(apart < Duration::from_millis(500), "{apart:?}");
+
+    let options = FetchOptions {
+        connections: 2,
+        fetch_bytes: 64 * 1024,
+        passes: 1,
+        partition_bytes: u64::MAX,
+        megabytes_per_second: Some(2.0),
+        stop: None,
+    };
+    let fetched = fetch::run(&topic, options).unwrap();
+    assert_eq!(fetched.records, produced.records);
+    // One of them reads half or more, at half of the rate. The last fetch is sent when the bytes before
+    // it are paid for.
+    let paid = fetched.bytes / 2 - options.fetch_bytes as u64;
+    let least = Duration::from_secs_f64(paid as f64 / 1e6);
+    assert!(fetched.elapsed >= least, "{fetched:?}");
 }
 
 #[test]
@@ -296,6 +314,7 @@ fn load_runs_against_a_secured_listener() {
             fetch_bytes: 256 * 1024,
             passes: 1,
             partition_bytes: u64::MAX,
+            megabytes_per_second: None,
             stop: None,
         },
     )

@@ -1,6 +1,6 @@
 //! One file per API, named after it, except for requests that are only passed on: to the controller
 //! (`controller_requests`), to the metadata quorum (`quorum_requests`) and to share coordinators
-//! (`share_group_state`). API version numbers appear only here and in the protocol crate.
+//! (`share_group_state`). `during_login` refuses all of them. API version numbers appear only here and in the protocol crate.
 
 pub(crate) mod add_offsets_to_txn;
 pub(crate) mod add_partitions_to_txn;
@@ -37,6 +37,7 @@ pub(crate) mod describe_share_group_offsets;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod describe_transactions;
 pub(crate) mod describe_user_scram_credentials;
+pub(crate) mod during_login;
 pub(crate) mod end_txn;
 pub(crate) mod envelope;
 pub(crate) mod fetch;

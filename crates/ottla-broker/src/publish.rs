@@ -31,6 +31,9 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
         resource.kind == ConfigResourceType::Broker
             && (resource.name.is_empty() || resource.name == broker.broker_id().to_string())
     };
+    if has_secrets(delta) {
+        broker.context.on_secrets();
+    }
     let has_new_settings = delta.configs.iter().any(is_of_this_broker);
     if has_new_settings {
         // Before the partitions, so that new ones are opened with the new defaults.
@@ -53,6 +56,20 @@ fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDel
     {
         heartbeats.on_registration_outdated();
     }
+}
+
+/// Whether the node learns a secret from an image: the credentials of users and delegation tokens,
+/// and the secret settings of all nodes, which the metadata log contains as they are.
+fn has_secrets(delta: &MetadataDelta) -> bool {
+    let after = &delta.after;
+    let has_secret_setting = |resource: &ConfigResource| {
+        let mut settings = after.configs.entries(resource);
+        resource.kind == ConfigResourceType::Broker
+            && settings.any(|(key, _)| BrokerConfig::is_secret_setting(key))
+    };
+    !after.kept.scram.is_empty()
+        || !after.kept.delegation_tokens.is_empty()
+        || delta.configs.iter().any(has_secret_setting)
 }
 
 /// Applies partitions, coordinators and image, in an order in which a client that sees a location
@@ -126,11 +143,38 @@ pub(crate) fn apply_dynamic_settings(
 mod tests {
     use ottla_metadata::{MetadataLoader, MetadataVersion, Provenance};
     use ottla_protocol::metadata_records::{
-        FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord,
+        ConfigRecord, FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord,
+        UserScramCredentialRecord,
     };
     use ottla_types::Uuid;
 
     use super::*;
+
+    #[test]
+    fn users_and_the_secret_settings_of_any_node_are_secrets() {
+        let mut loader = MetadataLoader::default();
+        let mut learns_one = |record: MetadataRecord| {
+            let delta = loader.load_batch(vec![record], Provenance::EMPTY).unwrap();
+            has_secrets(&delta.unwrap())
+        };
+        let set = |name: &str| {
+            MetadataRecord::Config(ConfigRecord {
+                resource_type: ConfigResourceType::Broker.code(),
+                resource_name: "7".into(),
+                name: name.into(),
+                value: Some("x".into()),
+                ..Default::default()
+            })
+        };
+        assert!(!learns_one(set("log.cleaner.threads")));
+        assert!(learns_one(set("listener.name.a.ssl.keystore.password")));
+        let user = UserScramCredentialRecord {
+            name: "alice".into(),
+            mechanism: 1,
+            ..Default::default()
+        };
+        assert!(learns_one(MetadataRecord::UserScramCredential(user)));
+    }
 
     #[test]
     fn a_broker_registers_its_directories_when_the_level_supports_them() {

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use ottla_coordinator::share_session::ConnectionId;
-use ottla_net::{Answer, Connection, RequestContext, RequestError, Service};
+use ottla_net::{Answer, Connection, MisplacedRequest, RequestContext, RequestError, Service};
 use ottla_node::lost_brokers;
-use ottla_protocol::Reader;
+use ottla_protocol::{Encoded, Reader};
 
+use crate::api;
 use crate::broker::Broker;
 use crate::dispatch;
 
@@ -26,6 +27,10 @@ impl Service for Broker {
         reader: Reader,
     ) -> Result<Answer, RequestError> {
         dispatch::handle(self, context, reader).await
+    }
+
+    fn refuse_during_login(&self, request: MisplacedRequest) -> Option<Encoded> {
+        api::during_login::refuse(&request)
     }
 
     fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool) {

@@ -8,6 +8,7 @@ mod bad_input;
 mod changing_voters;
 pub(crate) mod client;
 mod compaction;
+mod compatibility;
 mod consumer_groups;
 mod controller_listener;
 mod dead_letters;

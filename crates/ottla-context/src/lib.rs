@@ -87,6 +87,8 @@ pub struct NodeContext {
     pub login_tokens: Arc<LoginTokens>,
     /// The file handles of the process, divided at start.
     pub handles: HandleBudget,
+    /// Becomes true when the node has secrets in its memory.
+    secrets: watch::Sender<bool>,
     state: StateCell,
     /// The heap counts as full above this number of bytes.
     heap_budget: AtomicU64,
@@ -104,6 +106,7 @@ impl NodeContext {
     pub fn new(config: BrokerConfig) -> NodeContext {
         let Limits { machine, handles } = Limits::of(&config);
         NodeContext {
+            secrets: watch::Sender::new(config.has_secrets()),
             config: ArcSwap::from_pointee(config),
             metadata: ArcSwap::default(),
             bootstrap_scram: ArcSwap::default(),
@@ -133,6 +136,9 @@ impl NodeContext {
 
     /// Replaces the configuration after a change of dynamic settings.
     pub fn set_config(&self, config: BrokerConfig) {
+        if config.has_secrets() {
+            self.on_secrets();
+        }
         self.config.store(Arc::new(config));
     }
 
@@ -152,6 +158,9 @@ impl NodeContext {
     }
 
     pub fn set_bootstrap_scram(&self, scram: ScramImage) {
+        if !scram.is_empty() {
+            self.on_secrets();
+        }
         self.bootstrap_scram.store(Arc::new(scram));
     }
 
@@ -270,6 +279,21 @@ impl NodeContext {
 
     pub fn set_stop_step(&self, step: StopStep) {
         self.stop_step.set(step);
+    }
+
+    /// The node learns a secret that is not in its configuration.
+    pub fn on_secrets(&self) {
+        if !*self.secrets.borrow() {
+            self.secrets.send_replace(true);
+        }
+    }
+
+    /// Returns when the node has secrets in its memory: those of its configuration, of users, of
+    /// delegation tokens, or of other nodes.
+    pub async fn has_secrets(&self) {
+        let mut secrets = self.secrets.subscribe();
+        // The sender lives as long as the context, so waiting cannot fail.
+        let _ = secrets.wait_for(|&has_secrets| has_secrets).await;
     }
 
     /// Returns when the node starts to stop.

@@ -444,7 +444,7 @@ impl<S: Service> Session<S> {
         let was_logged_in = login.is_logged_in();
         let answered = ottla_sync::select! {
             biased;
-            answered = login.on_frame(frame, context, &self.connection) => answered?,
+            answered = login.on_frame(frame, context, &self.connection, &*self.service) => answered?,
             () = overdue => return Err(overdue_login()),
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };

@@ -53,6 +53,6 @@ pub use peer_security::PeerSecurity;
 pub use request_context::{RemoteMemory, RequestContext, WaitedTime};
 pub use request_memory::{Covered, RequestMemory};
 pub use response::encode_response;
-pub use service::{Answer, PendingAnswer, RequestError, Service};
+pub use service::{Answer, MisplacedRequest, PendingAnswer, RequestError, Service};
 pub use token_keys::{keep_token_keys, load_token_keys};
 pub use unsent_answers::UnsentAnswers;

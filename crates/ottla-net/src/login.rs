@@ -30,6 +30,7 @@ use crate::network::Network;
 use crate::request_memory::RequestMemory;
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
+use crate::service::{MisplacedRequest, Service};
 
 /// The maximum duration of the first login.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -63,6 +64,14 @@ pub(crate) enum Purpose {
     Login,
     /// A request after the session has expired.
     Expired,
+}
+
+/// A frame of the login that is a request.
+struct Request {
+    api_key: ApiKey,
+    header: RequestHeader,
+    /// What has not been decoded.
+    body: Reader,
 }
 
 /// The outcome of a login frame.
@@ -194,8 +203,9 @@ impl Login {
         frame: Bytes,
         context: &NodeContext,
         connection: &Connection,
+        service: &impl Service,
     ) -> Result<Answered, DecodeError> {
-        let (mut outcome, header) = self.step(frame, context)?;
+        let (mut outcome, request) = self.step(frame, context)?;
         if let Outcome::Kerberos { service, message } = outcome {
             let answer = ask_kerberos(&mut self.kerberos, service, message, context).await;
             outcome = match &mut self.under_way {
@@ -203,15 +213,16 @@ impl Login {
                 None => Outcome::Closed(NONE_UNDER_WAY.to_owned()),
             };
         }
-        Ok(self.follow(outcome, header, context, connection))
+        let refuse = |request| service.refuse_during_login(request);
+        Ok(self.follow(outcome, request, context, connection, refuse))
     }
 
-    /// The outcome of a frame, and its header if it is a request.
+    /// The outcome of a frame, and the request if it is one.
     fn step(
         &mut self,
         frame: Bytes,
         context: &NodeContext,
-    ) -> Result<(Outcome, Option<(ApiKey, RequestHeader)>), DecodeError> {
+    ) -> Result<(Outcome, Option<Request>), DecodeError> {
         let Some(under_way) = &mut self.under_way else {
             return Ok((Outcome::Closed(NONE_UNDER_WAY.to_owned()), None));
         };
@@ -229,30 +240,35 @@ impl Login {
             let outcome = under_way.on_token(None, &frame, &credentials, now);
             return Ok((outcome, None));
         }
-        let mut reader = Reader::new(frame);
-        let (api_key, header) = decode_request_header(&mut reader)?;
+        let mut body = Reader::untrusted(frame);
+        let (api_key, header) = decode_request_header(&mut body)?;
         let version = header.request_api_version;
         let outcome = match api_key {
-            ApiKey::SaslHandshake if is_served(api_key, version) => {
-                let request = SaslHandshakeRequest::decode(&mut reader, version)?;
+            ApiKey::SaslHandshake if is_known(api_key, version) => {
+                let request = SaslHandshakeRequest::decode(&mut body, version)?;
                 under_way.on_handshake(version, &request.mechanism)
             }
-            ApiKey::SaslAuthenticate if is_served(api_key, version) => {
-                let request = SaslAuthenticateRequest::decode(&mut reader, version)?;
+            ApiKey::SaslAuthenticate if is_known(api_key, version) => {
+                let request = SaslAuthenticateRequest::decode(&mut body, version)?;
                 under_way.on_token(Some(version), &request.auth_bytes, &credentials, now)
             }
             ApiKey::ApiVersions => under_way.on_other(api_key),
-            _ if is_served(api_key, version) => under_way.on_other(api_key),
+            _ if is_known(api_key, version) => under_way.on_other(api_key),
             _ => under_way.on_unsupported_version(api_key, version),
         };
-        Ok((outcome, Some((api_key, header))))
+        let request = Request {
+            api_key,
+            header,
+            body,
+        };
+        Ok((outcome, Some(request)))
     }
 
     /// Reports a frame that is longer than a login may be. The caller closes the connection.
     pub fn on_invalid_frame(&mut self, context: &NodeContext, connection: &Connection) {
         if let Some(under_way) = &mut self.under_way {
             let outcome = under_way.on_invalid_frame();
-            self.follow(outcome, None, context, connection);
+            self.follow(outcome, None, context, connection, |_| None);
         }
     }
 
@@ -260,15 +276,16 @@ impl Login {
     fn follow(
         &mut self,
         outcome: Outcome,
-        header: Option<(ApiKey, RequestHeader)>,
+        request: Option<Request>,
         context: &NodeContext,
         connection: &Connection,
+        refuse: impl FnOnce(MisplacedRequest) -> Option<Encoded>,
     ) -> Answered {
         let is_again = self
             .under_way
             .as_ref()
             .is_some_and(SaslAuthenticator::is_again);
-        let encoded = |reply: &Reply| encode(reply, header.as_ref());
+        let encoded = |reply: &Reply| encode(reply, request.as_ref());
         match outcome {
             Outcome::Continue(reply) => match encoded(&reply) {
                 Ok(encoded) => Answered::Continue(encoded),
@@ -303,6 +320,11 @@ impl Login {
                 self.report_failure(context, connection, is_again, &message);
                 Answered::Refused(reply.and_then(|reply| encoded(&reply).ok()))
             }
+            Outcome::Misplaced { message } => {
+                self.report_failure(context, connection, is_again, &message);
+                let request = request.map(|request| request.misplaced(message));
+                Answered::Refused(request.and_then(refuse))
+            }
             Outcome::Closed(reason) => Answered::Closed(reason),
             // Processed by `on_frame`.
             Outcome::Kerberos { .. } => Answered::Closed(NONE_UNDER_WAY.to_owned()),
@@ -335,6 +357,18 @@ impl Login {
     }
 }
 
+impl Request {
+    fn misplaced(self, reason: String) -> MisplacedRequest {
+        MisplacedRequest {
+            api_key: self.api_key,
+            api_version: self.header.request_api_version,
+            correlation_id: self.header.correlation_id,
+            body: self.body,
+            reason,
+        }
+    }
+}
+
 fn moment(context: &NodeContext) -> Moment {
     Moment {
         now_ms: context.now_ms(),
@@ -342,13 +376,16 @@ fn moment(context: &NodeContext) -> Moment {
     }
 }
 
-fn is_served(api_key: ApiKey, version: i16) -> bool {
-    api_key.stable_versions().contains(&version)
+/// As in Kafka, an unstable version counts too: the request is only refused.
+fn is_known(api_key: ApiKey, version: i16) -> bool {
+    api_key.valid_versions().contains(&version)
 }
 
-fn encode(reply: &Reply, header: Option<&(ApiKey, RequestHeader)>) -> Result<Encoded, EncodeError> {
-    let (api_key, version, correlation_id) = match header {
-        Some((api_key, header)) => (*api_key, header.request_api_version, header.correlation_id),
+fn encode(reply: &Reply, request: Option<&Request>) -> Result<Encoded, EncodeError> {
+    let (api_key, version, correlation_id) = match request {
+        Some(Request {
+            api_key, header, ..
+        }) => (*api_key, header.request_api_version, header.correlation_id),
         None => (ApiKey::SaslAuthenticate, 0, 0),
     };
     match reply {

@@ -31,8 +31,23 @@ pub trait Service: Send + Sync + 'static {
         reader: Reader,
     ) -> impl Future<Output = Result<Answer, RequestError>> + Send;
 
+    /// The error response, with `ILLEGAL_SASL_STATE`, to a request in the middle of a login that is not part of it.
+    /// `None` if it gets none. Nobody has authenticated the peer, so this must take little time and memory.
+    fn refuse_during_login(&self, request: MisplacedRequest) -> Option<Encoded>;
+
     /// A connection has ended. `by_peer`: the peer closed it, or it broke.
     fn on_disconnected(self: &Arc<Self>, connection: &Connection, by_peer: bool);
+}
+
+/// A request in the middle of a login that is not part of it.
+#[derive(Debug)]
+pub struct MisplacedRequest {
+    pub api_key: ApiKey,
+    pub api_version: i16,
+    pub correlation_id: i32,
+    pub body: Reader,
+    /// A sentence for the client.
+    pub reason: String,
 }
 
 /// A response that is not ready yet.

@@ -23,6 +23,8 @@ pub enum BatchesError {
     Store(#[from] RemoteStorageError),
     #[error("it is damaged: {0}")]
     Damaged(#[from] BatchError),
+    #[error("it is damaged: it ends {0} bytes after the beginning of a batch")]
+    Cut(usize),
     #[error("it is damaged: a batch claims to have {size} bytes, more than {limit}")]
     TooLarge { size: usize, limit: usize },
 }
@@ -72,7 +74,9 @@ pub async fn find_batches(
         }
         match stream.next().await {
             Some(part) => buffer.extend_from_slice(&part?),
-            None => return Ok(None),
+            None if buffer.is_empty() => return Ok(None),
+            // The reader would go on with the next segment, and the records would be lost silently.
+            None => return Err(BatchesError::Cut(buffer.len())),
         }
     };
     let found = |records| FoundBatches {
@@ -204,6 +208,24 @@ mod tests {
         assert_eq!(found.records, segment[..2].concat());
         assert_eq!(find(120, 120).await, None);
         assert_eq!(find(115, 110).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_cut_off_is_damaged() {
+        let segment = segment();
+        let bytes = segment.concat();
+        let cut = &bytes[..bytes.len() - 1];
+        let before = find_in(cut, 105, 1 << 20, true).await.unwrap();
+        assert_eq!(before.unwrap().records, segment[..2].concat());
+        // Also within its first bytes, which tell its size.
+        let third = segment[0].len() + segment[1].len();
+        for rest in [segment[2].len() - 1, 5] {
+            let found = find_in(&bytes[..third + rest], 125, 1 << 20, true).await;
+            assert!(
+                matches!(found, Err(BatchesError::Cut(cut)) if cut == rest),
+                "{found:?}"
+            );
+        }
     }
 
     #[tokio::test]

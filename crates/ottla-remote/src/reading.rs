@@ -254,13 +254,13 @@ impl Reader<'_> {
     fn damaged(&self, segment: &RemoteSegment, error: BatchesError) -> RemoteReadError {
         match error {
             BatchesError::Store(error) => RemoteReadError::Store(error),
-            error @ (BatchesError::Damaged(_) | BatchesError::TooLarge { .. }) => {
-                RemoteReadError::Damaged {
-                    partition: self.partition.clone(),
-                    segment: segment.id,
-                    cause: error.to_string(),
-                }
-            }
+            error @ (BatchesError::Damaged(_)
+            | BatchesError::Cut(_)
+            | BatchesError::TooLarge { .. }) => RemoteReadError::Damaged {
+                partition: self.partition.clone(),
+                segment: segment.id,
+                cause: error.to_string(),
+            },
         }
     }
 
@@ -382,7 +382,10 @@ impl Reader<'_> {
         let collect = move || log.aborted_transactions(range.from, range.upper_bound);
         let collected = match ottla_sync::task::spawn_blocking(collect).await {
             Ok(collected) => collected?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => {
+                let what = "search the local log for aborted transactions";
+                return Err(RemoteStorageError::cancelled(what, error).into());
+            }
         };
         let aborted = collected.iter().map(|it| AbortedTransaction {
             producer_id: it.producer_id,

@@ -14,7 +14,8 @@ use ottla_tiered_storage::{RemoteStorageError, RemoteStorageManager, SegmentStre
 /// From an entry of the offset index to the batch that is searched, in most segments.
 const BEFORE_THE_BATCH: u64 = 64 << 10;
 
-/// The segment from `position` to its end. `wanted` bytes or a few more are fetched at first.
+/// The segment from `position`, which its offset index has given, to its end. `wanted` bytes or a few
+/// more are fetched at first.
 pub async fn fetch_from(
     store: &Arc<dyn RemoteStorageManager>,
     metadata: &RemoteLogSegmentMetadata,
@@ -22,6 +23,11 @@ pub async fn fetch_from(
     wanted: usize,
 ) -> Result<SegmentStream, RemoteStorageError> {
     let size = u64::try_from(metadata.segment.segment_size_bytes).unwrap_or(0);
+    if position > 0 && u64::from(position) >= size {
+        let index = format!("the offset index of remote segment {}", metadata.segment.id);
+        let cause = format!("it names position {position} of a log of {size} bytes");
+        return Err(RemoteStorageError::damaged(&index, cause));
+    }
     let end = u64::from(position) + wanted as u64 + BEFORE_THE_BATCH;
     let end = u32::try_from(end).ok().filter(|_| end < size);
     let last = end.map(|end| end - 1);
@@ -43,7 +49,9 @@ mod tests {
     use ottla_tiered::{
         CustomMetadata, LeaderEpochs, RemoteLogSegmentState, RemotePartition, RemoteSegment,
     };
-    use ottla_tiered_storage::{IndexType, LogSegmentData, Permit, StoredObject, read_all};
+    use ottla_tiered_storage::{
+        IndexType, LogSegmentData, Permit, RemoteStorageErrorKind, StoredObject, read_all,
+    };
     use ottla_types::{BrokerId, Offset, PartitionIndex, Timestamp, TopicName, Uuid};
 
     use super::*;
@@ -155,6 +163,11 @@ mod tests {
             ranges(),
             [(1000, Some(last as u32)), (last as u32 + 1, None)]
         );
+
+        // A reader that found nothing there would go on with the next segment.
+        let after_the_end = fetch_from(&store, &metadata(), SIZE as u32, 1000).await;
+        let error = after_the_end.err().expect("no batch begins there");
+        assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
 
         let stream = fetch_from(&store, &metadata(), 1000, SIZE).await.unwrap();
         assert_eq!(read_all(stream).await.unwrap().len(), SIZE - 1000);

@@ -17,7 +17,8 @@ use ottla_sync::task::{Handle, JoinHandle};
 use ottla_sync::{BoxFuture, Mutex};
 use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, StoreFailure};
 use ottla_tiered_storage::{
-    BoundedCache, IndexType, LogSegmentData, Permit, RemoteStorageError, RemoteStorageManager,
+    BoundedCache, ENTRY_BYTES, IndexType, LogSegmentData, Permit, RemoteStorageError,
+    RemoteStorageManager,
 };
 use ottla_types::Uuid;
 
@@ -86,7 +87,7 @@ impl Stores {
             return Ok(known);
         }
         let bytes = self.store(permit).fetch_index(metadata, index).await?;
-        let weight = bytes.len() as u64 + 64;
+        let weight = bytes.len() as u64 + ENTRY_BYTES;
         drop(self.indexes.lock().insert(key, bytes.clone(), weight));
         Ok(bytes)
     }

@@ -17,8 +17,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
-use ottla_protocol::{ApiKey, ErrorResponse};
 use ottla_sasl::oauthbearer::{ACKNOWLEDGED_ERROR, InitialResponse};
 use ottla_sasl::plain::{PlainError, PlainResponse};
 use ottla_sasl::scram::{ScramCredential, ScramError, ScramServer};
@@ -137,6 +137,11 @@ pub enum Outcome {
     /// is closed.
     Failed {
         reply: Option<Reply>,
+        message: String,
+    },
+    /// The request is not part of the login. To be counted and logged; after the delay the client receives the error
+    /// response of the request, with `ILLEGAL_SASL_STATE`, and the connection is closed.
+    Misplaced {
         message: String,
     },
     /// The connection is closed at once.
@@ -331,7 +336,7 @@ impl SaslAuthenticator {
             }
             State::Nameless => return nameless(),
             State::Initial | State::HandshakeOrVersions | State::Handshake | State::Done => {
-                return Outcome::Closed(during_handshake(ApiKey::SaslAuthenticate));
+                return Outcome::Closed(unexpected(ApiKey::SaslAuthenticate, "handshake"));
             }
         };
         self.may_reauthenticate |= version.is_some_and(|version| version > 0);
@@ -423,7 +428,6 @@ impl SaslAuthenticator {
 
     /// Processes any other request.
     pub fn on_other(&mut self, api_key: ApiKey) -> Outcome {
-        let name = api_key.name();
         match std::mem::replace(&mut self.state, State::Done) {
             State::Initial => Outcome::Closed(
                 "Invalid request, potential reasons: kafka client configured with the wrong security protocol, it \
@@ -432,19 +436,14 @@ impl SaslAuthenticator {
             ),
             State::Nameless => nameless(),
             State::HandshakeOrVersions | State::Handshake | State::Done => {
-                Outcome::Closed(during_handshake(api_key))
+                Outcome::Closed(unexpected(api_key, "handshake"))
             }
             State::BadMechanism(message) => Outcome::Failed {
                 reply: None,
                 message,
             },
-            State::Exchange(..) => Outcome::Failed {
-                reply: (api_key == ApiKey::SaslHandshake).then(|| {
-                    Reply::Handshake(SaslHandshakeResponse::of_error(ErrorCode::IllegalSaslState))
-                }),
-                message: format!(
-                    "Unexpected Kafka request of type {name} during SASL authentication."
-                ),
+            State::Exchange(..) => Outcome::Misplaced {
+                message: unexpected(api_key, "authentication"),
             },
         }
     }
@@ -530,9 +529,16 @@ fn nameless() -> Outcome {
     Outcome::Closed("no rule maps its Kerberos principal to a user".to_owned())
 }
 
-fn during_handshake(api_key: ApiKey) -> String {
-    let name = api_key.name();
-    format!("Unexpected Kafka request of type {name} during SASL handshake.")
+/// Some responses contain it, so it has the name of Kafka's constant: `LIST_GROUPS`.
+fn unexpected(api_key: ApiKey, phase: &str) -> String {
+    let mut constant = String::new();
+    for letter in api_key.name().chars() {
+        if letter.is_ascii_uppercase() && !constant.is_empty() {
+            constant.push('_');
+        }
+        constant.push(letter.to_ascii_uppercase());
+    }
+    format!("Unexpected Kafka request of type {constant} during SASL {phase}.")
 }
 
 /// The lifetime of a session, limited by the credential and by `connections.max.reauth.ms`.

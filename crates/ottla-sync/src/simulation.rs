@@ -33,6 +33,7 @@ mod failure;
 pub(crate) mod host;
 mod hot;
 pub(crate) mod join;
+mod journal;
 pub(crate) mod network;
 mod policy;
 pub(crate) mod random;
@@ -48,6 +49,7 @@ pub use random::Random;
 pub use state::host::HostClock;
 pub use state::network::LinkFaults;
 
+use journal::OpenRun;
 use policy::Chooser;
 use state::host::HostState;
 use world::World;
@@ -119,6 +121,7 @@ impl<T> Report<T> {
 /// Runs `body` as the first thread of a simulated world. The run ends with it or with the first
 /// failure; all other threads are then killed.
 pub fn run<T: 'static>(config: Config, body: impl FnOnce() -> T + 'static) -> Report<T> {
+    let _open = OpenRun::begin(config.seed);
     failure::catch_panic_messages();
     let chooser = Chooser::new(config.policy, config.seed);
     let world = World::enter(config.seed, chooser, config.step_limit, config.records);

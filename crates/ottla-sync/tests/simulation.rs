@@ -90,6 +90,36 @@ fn two_locks_taken_in_both_orders_are_a_deadlock_with_names() {
     );
 }
 
+/// Repeats itself in a process that ends in the middle of a run.
+#[test]
+fn the_journal_names_the_seed_of_a_process_that_ended_in_a_run() {
+    const NAME: &str = "the_journal_names_the_seed_of_a_process_that_ended_in_a_run";
+    const ENDS: &str = "OTTLA_ENDS_IN_A_RUN";
+    if std::env::var_os(ENDS).is_some() {
+        run(Config::new(3), || ()).unwrap();
+        run::<()>(Config::new(4), || std::process::exit(7)).unwrap();
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let journal = folder.join(format!("seeds-{}", std::process::id()));
+    std::fs::write(&journal, "").expect("a journal");
+    let program = std::env::current_exe().expect("this program");
+    let output = std::process::Command::new(program)
+        .args(["--exact", NAME, "--test-threads", "2"])
+        .env(ENDS, "1")
+        .env("OTTLA_SEED_JOURNAL", &journal)
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let written = std::fs::read_to_string(&journal).expect("the journal");
+    std::fs::remove_file(&journal).expect("the journal is there");
+    let words: Vec<&str> = written.split_whitespace().collect();
+    let thread = words.get(1).copied().unwrap_or_default();
+    let expected = [
+        "begin", thread, "3", NAME, "end", thread, "begin", thread, "4", NAME,
+    ];
+    assert_eq!(words, expected, "{written}");
+}
+
 /// The waiter checks the flag, and waits in a second critical section: a notification in between is
 /// lost.
 #[test]

@@ -72,6 +72,7 @@ struct State {
     objects: BTreeMap<String, Vec<u8>>,
     uploads: BTreeMap<String, Upload>,
     requests: Vec<String>,
+    connections: usize,
     faults: VecDeque<Fault>,
     delay: Duration,
     /// Of uploads and parts.
@@ -140,6 +141,9 @@ pub enum Behind {
     FakeGcs(String),
 }
 
+/// In [`FaultServer::s3_settings`]. No message may contain it.
+pub const SECRET: &str = "topsecret";
+
 #[derive(Clone)]
 pub struct FaultServer {
     pub endpoint: String,
@@ -165,11 +169,33 @@ impl FaultServer {
             while let Ok((socket, _)) = listener.accept().await {
                 let server = served.clone();
                 tokio::spawn(async move {
+                    server.state.lock().unwrap().connections += 1;
                     let _ = server.serve(socket).await;
+                    server.state.lock().unwrap().connections -= 1;
                 });
             }
         });
         server
+    }
+
+    /// The settings of a broker that keeps its segments here, as in S3, with chunks of 1 MB.
+    pub fn s3_settings(&self) -> [(&str, &str); 8] {
+        [
+            (
+                "remote.log.storage.manager.class.name",
+                "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+            ),
+            (
+                "rsm.config.storage.backend.class",
+                "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+            ),
+            ("rsm.config.storage.s3.bucket.name", "bucket"),
+            ("rsm.config.storage.s3.region", "eu-1"),
+            ("rsm.config.storage.s3.endpoint.url", self.endpoint.as_str()),
+            ("rsm.config.storage.aws.access.key.id", "id"),
+            ("rsm.config.storage.aws.secret.access.key", SECRET),
+            ("rsm.config.chunk.size", "1000000"),
+        ]
     }
 
     pub fn fail(&self, request: &'static str, times: usize, kind: FaultKind) {
@@ -201,6 +227,10 @@ impl FaultServer {
 
     pub fn open_uploads(&self) -> usize {
         self.state.lock().unwrap().uploads.len()
+    }
+
+    pub fn open_connections(&self) -> usize {
+        self.state.lock().unwrap().connections
     }
 
     async fn serve(&self, socket: TcpStream) -> std::io::Result<()> {

@@ -41,7 +41,10 @@ pub async fn blocking<T: Send + 'static>(
     };
     match task::spawn_blocking(holding).await {
         Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(RemoteStorageError::cancelled(
+            "run work at the store",
+            error,
+        )),
     }
 }
 
@@ -49,9 +52,32 @@ pub async fn blocking<T: Send + 'static>(
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt;
     use ottla_sync::{Semaphore, time};
 
     use super::*;
+
+    #[test]
+    fn a_part_on_threads_that_have_ended_is_an_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let threads = runtime.handle().clone();
+        drop(runtime);
+        let _entered = threads.enter();
+        let part = blocking(Permit::default(), || Ok(()));
+        let error = part.now_or_never().expect("it has ended").unwrap_err();
+        assert!(error.is_retriable(), "{error}");
+        assert_eq!(error.to_string(), "run work at the store: the broker stops");
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_part_continues_in_its_caller() {
+        let panics = || -> Result<(), RemoteStorageError> { panic!("of the part") };
+        let part = std::panic::AssertUnwindSafe(blocking(Permit::default(), panics));
+        let panic = part.catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"of the part"));
+    }
 
     #[tokio::test]
     async fn a_part_holds_the_permit_after_its_caller_has_gone() {

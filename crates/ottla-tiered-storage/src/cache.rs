@@ -4,6 +4,6 @@ mod bounded_cache;
 mod chunk_cache;
 mod shared_fetches;
 
-pub use bounded_cache::BoundedCache;
-pub use chunk_cache::{CachedChunk, ChunkCache, ChunkKey};
-pub use shared_fetches::{KeptFetches, SharedFetch, SharedFetches};
+pub use bounded_cache::{BoundedCache, ENTRY_BYTES};
+pub use chunk_cache::{CachedChunk, ChunkCache, ChunkFile, ChunkKey};
+pub use shared_fetches::{KEPT_FOR, KeptFetches, SharedFetch, SharedFetches};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ottla_sync::task;
+
 /// Kinds of failure that callers treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RemoteStorageErrorKind {
@@ -62,6 +64,19 @@ impl RemoteStorageError {
 
     pub fn settings(setting: &str, cause: impl fmt::Display) -> RemoteStorageError {
         RemoteStorageError::new(RemoteStorageErrorKind::Settings, setting, cause)
+    }
+
+    /// A part of the work ran as a task, which has not ended by itself. Tasks are cancelled if the threads
+    /// end because the process does. If the task has panicked, the panic continues in the caller.
+    pub fn cancelled(what: impl Into<String>, error: task::JoinError) -> RemoteStorageError {
+        if error.is_panic() {
+            std::panic::resume_unwind(error.into_panic());
+        }
+        RemoteStorageError::new(
+            RemoteStorageErrorKind::Unavailable,
+            what,
+            "the broker stops",
+        )
     }
 
     /// Whether the same operation may succeed later without intervention.

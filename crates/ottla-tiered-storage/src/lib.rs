@@ -33,7 +33,7 @@ mod local_tiered_storage;
 mod open;
 
 pub use blocking::Permit;
-pub use cache::BoundedCache;
+pub use cache::{BoundedCache, ENTRY_BYTES};
 pub use chunked::{ChunkTransform, ChunkedStorage, DataKey};
 pub use custom_metadata::{CustomMetadataError, CustomMetadataField, CustomMetadataFields};
 pub use error::{RemoteStorageError, RemoteStorageErrorKind};

@@ -19,7 +19,7 @@ use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentSta
 use crate::blocking::{Permit, blocking};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::remote_storage::{
-    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
+    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject, check_log_size,
 };
 use crate::settings::LocalSettings;
 
@@ -177,13 +177,7 @@ impl RemoteStorageManager for LocalTieredStorage {
             }
         })
         .await?;
-        // Otherwise a reader would go on with the next segment, and its records would be lost silently.
-        let expected = u64::try_from(metadata.segment.segment_size_bytes).unwrap_or(0);
-        if size < expected {
-            let cause = format!("it has {size} bytes instead of {expected}");
-            let name = path.display().to_string();
-            return Err(RemoteStorageError::damaged(&name, cause));
-        }
+        check_log_size(&path.display().to_string(), size, metadata)?;
         let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
         let remaining = end.saturating_sub(start_position.into());
         let permit = self.permit.clone();

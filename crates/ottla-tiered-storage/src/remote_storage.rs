@@ -125,6 +125,21 @@ pub trait RemoteStorageManager: Send + Sync {
     fn location(&self) -> String;
 }
 
+/// Fails if a store has fewer bytes of a segment's log than were uploaded. Otherwise a reader would go on
+/// with the next segment, and its records would be lost silently.
+pub fn check_log_size(
+    name: &str,
+    size: u64,
+    metadata: &RemoteLogSegmentMetadata,
+) -> Result<(), RemoteStorageError> {
+    let expected = u64::try_from(metadata.segment.segment_size_bytes).unwrap_or(0);
+    if size >= expected {
+        return Ok(());
+    }
+    let cause = format!("it has {size} bytes instead of {expected}");
+    Err(RemoteStorageError::damaged(name, cause))
+}
+
 /// Collects a stream.
 pub async fn read_all(mut stream: SegmentStream) -> Result<Bytes, RemoteStorageError> {
     use futures_util::StreamExt;

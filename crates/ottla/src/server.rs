@@ -291,8 +291,8 @@ async fn serve(
     let Some(running) = start(starting, &mut signals).await? else {
         return Ok(());
     };
-    // Now the dynamic settings are known too.
-    core_dumps::forbid_with_secrets(&running.broker().config());
+    // The metadata is known now, and may have secrets too, or later.
+    tokio::spawn(core_dumps::forbid_once_secret(Arc::clone(running.broker())));
     let console = match console {
         Some(listener) => console::serve_beside_server(listener, &running)?,
         None => None,

@@ -24,6 +24,15 @@ fn limit(broker: &BrokerProcess) -> String {
     soft.expect("a limit").to_owned()
 }
 
+/// Waits until a running broker leaves no core dump.
+fn await_forbidden(broker: &BrokerProcess) {
+    let began = Instant::now();
+    while limit(broker) != FORBIDDEN {
+        assert!(began.elapsed() < PATIENCE, "{}", broker.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_node_with_secrets_leaves_no_core_dump_unless_it_is_allowed() {
     let maximum = getrlimit(Resource::Core).maximum;
@@ -54,7 +63,7 @@ fn a_node_with_secrets_leaves_no_core_dump_unless_it_is_allowed() {
         .start();
     assert_eq!(limit(&allowed), unchanged);
 
-    // A secret in a dynamic setting is known once the node has read the metadata log.
+    // A secret in a dynamic setting counts at once, and at the next start once the node has read the metadata log.
     broker.tool(&[
         "configs",
         "--bootstrap-server",
@@ -67,12 +76,26 @@ fn a_node_with_secrets_leaves_no_core_dump_unless_it_is_allowed() {
         "--add-config",
         "listener.name.later.ssl.keystore.password=hush",
     ]);
+    await_forbidden(&broker);
     assert!(broker.stop().success());
     broker.start_again();
     // It accepts clients just before.
-    let began = Instant::now();
-    while limit(&broker) != FORBIDDEN {
-        assert!(began.elapsed() < PATIENCE, "{}", broker.output());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_forbidden(&broker);
+
+    // So do the credentials of a user, also while no listener asks for them.
+    let users = BrokerBuilder::new().start();
+    assert_eq!(limit(&users), unchanged);
+    users.tool(&[
+        "configs",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--alter",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+        "--add-config",
+        "SCRAM-SHA-256=[iterations=4096,password=hush]",
+    ]);
+    await_forbidden(&users);
 }

@@ -30,6 +30,8 @@ pub struct Options {
 
 const PACKAGE: &str = "ottla-client";
 const LIBRARY: &str = "ottla_client";
+/// The test program that runs against the broker in `OTTLA_CLIENT_BOOTSTRAP`.
+const AGAINST_A_BROKER: &str = "against_a_broker";
 
 /// Settings that reduce the delays of a small broker.
 const SETTINGS: [(&str, &str); 5] = [
@@ -88,17 +90,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
         ..NodeOptions::default()
     })?;
     let mut total = Tally::default();
-    let mut commands = test_commands(
-        &node,
-        &[
-            "against_a_broker",
-            "consumer_calls",
-            "coordinated_groups",
-            "examples_run",
-            "secured",
-            "watched_clients",
-        ],
-    )?;
+    let mut commands = test_commands(&node, &[AGAINST_A_BROKER])?;
     for command in &mut commands {
         command.args(&options.filter);
         if let Some(listeners) = &listeners {
@@ -109,7 +101,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     if is_kafka {
         for version in OLDER_TRANSACTION_VERSIONS {
             lower_transaction_version(peer, &node, version)?;
-            let mut commands = test_commands(&node, &["against_a_broker"])?;
+            let mut commands = test_commands(&node, &[AGAINST_A_BROKER])?;
             for command in &mut commands {
                 command
                     .arg("transactions")
@@ -126,15 +118,13 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
 /// The examples, which one of the tests starts.
 fn build_examples() -> Result<()> {
     if test_programs::built()?.is_some() {
-        // Cargo builds the examples with the test programs.
+        // They are built with the test programs.
         return Ok(());
     }
     let mut command = workspace::cargo();
     command.args(["build", "--locked"]);
     command.args(workspace::selection(PACKAGE, &[]));
-    for example in std::fs::read_dir(workspace::root().join("crates/ottla-client/examples"))? {
-        let path = example?.path();
-        let name = path.file_stem().context("an example without a name")?;
+    for name in test_programs::examples()? {
         command.arg("--example").arg(name);
     }
     if command.status()?.success() {
@@ -156,7 +146,11 @@ fn test_commands(node: &Node, targets: &[&str]) -> Result<Vec<Command>> {
 fn told(what: &str, commands: Vec<Command>) -> Result<Tally> {
     let mut succeed = true;
     for mut command in commands {
-        succeed &= command.status()?.success();
+        let status = command.status()?;
+        if !status.success() {
+            println!("error: {} ended with {status}", process::shown(&command));
+        }
+        succeed &= status.success();
     }
     println!("{} {what}", if succeed { "ok  " } else { "FAIL" });
     Ok(Tally::of(succeed))

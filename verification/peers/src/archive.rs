@@ -1,5 +1,5 @@
 //! An archive of the classes of Kafka's tools (JEP 350), so that the several hundred JVMs that suites
-//! start for tools and brokers load them without parsing and verifying them again.
+//! start for tools, brokers and clients load them without parsing and verifying them again.
 //!
 //! Measuring programs do not use it, because Kafka's scripts do not have it.
 

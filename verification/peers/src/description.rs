@@ -249,7 +249,7 @@ impl InstalledPeer {
 
     /// The words of a command that starts a JVM. In a suite, which checks behaviour and runs for a
     /// minute, with an archive of classes and without the compiler that pays off later.
-    fn in_suites(&self, words: &[String]) -> Vec<String> {
+    pub(super) fn in_suites(&self, words: &[String]) -> Vec<String> {
         let mut words = words.to_vec();
         if let Some(archive) = &self.archive {
             let options = archive::options(archive);

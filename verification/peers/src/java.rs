@@ -13,11 +13,12 @@ use ottla_workspace::{process, toolchain, workspace};
 const SHARED: [&str; 2] = ["client", "tools"];
 
 /// Compiles a folder of `conformance/java` and returns the command that runs one of its classes,
-/// without arguments.
+/// without arguments. Its classes are behind Kafka's jars: an archive only fits a class path that
+/// begins with the one for which it was made.
 pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<String>> {
     let classes = classes(kafka, folder)?;
     let logging = workspace::root().join("peers/log4j2-tools.properties");
-    Ok(vec![
+    let command = [
         "java".to_owned(),
         "-Xshare:auto".to_owned(),
         "-Xmx256M".to_owned(),
@@ -25,9 +26,10 @@ pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<S
         "-XX:TieredStopAtLevel=1".to_owned(),
         format!("-Dlog4j2.configurationFile={}", logging.display()),
         "-cp".to_owned(),
-        format!("{}:{}", classes.display(), class_path(kafka)?),
+        format!("{}:{}", class_path(kafka)?, classes.display()),
         class.to_owned(),
-    ])
+    ];
+    Ok(kafka.in_suites(&command))
 }
 
 /// Compiles a folder of `conformance/java`, unless it was compiled from the same sources, and returns

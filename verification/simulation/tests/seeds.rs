@@ -85,8 +85,8 @@ fn number(name: &str) -> Option<u64> {
 
 #[cfg(feature = "planted-bugs")]
 mod planted {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, OnceLock};
 
     use ottla_controller::planted::Bug as Controller;
     use ottla_coordinator::planted::Bug as Coordinator;
@@ -129,15 +129,22 @@ mod planted {
     ];
 
     /// The number of seeds from `from` until one finds something with the bug but not without it,
-    /// and the finding of that seed.
-    fn find(bug: Planted, within: u64, from: u64) -> Option<(u64, String)> {
-        (0..within).find_map(|before| {
+    /// and the finding of that seed. `sound` is filled with which seeds find nothing without a bug,
+    /// so that each is run once for all bugs.
+    fn find(
+        bug: Planted,
+        within: u64,
+        from: u64,
+        sound: &[OnceLock<bool>],
+    ) -> Option<(u64, String)> {
+        (0..within).zip(sound).find_map(|(before, sound)| {
             plant(Some(bug));
             let finding = ottla_simulation::run(from + before).finding;
             plant(None);
+            let finding = finding?;
             let without = || ottla_simulation::run(from + before).finding;
-            let finding = finding.filter(|_| without().is_none())?;
-            Some((before + 1, finding))
+            let is_sound = sound.get_or_init(|| without().is_none());
+            is_sound.then_some((before + 1, finding))
         })
     }
 
@@ -148,9 +155,11 @@ mod planted {
         let is_meant = |(bug, _): &&(Planted, u64)| format!("{bug:?}").contains(&only);
         let cases: Vec<_> = CASES.iter().filter(is_meant).collect();
         let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let most = CASES.iter().map(|(_, within)| *within as usize).max();
+        let sound = vec![OnceLock::new(); most.unwrap_or_default()];
         let look = || {
             while let Some((bug, within)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match find(*bug, *within, from) {
+                match find(*bug, *within, from, &sound) {
                     Some((seeds, finding)) => println!("{bug:?}: {seeds} seeds: {finding}"),
                     None => missed.lock().expect("no thread panics").push(*bug),
                 }

@@ -70,6 +70,18 @@ pub fn parse(messages: &str) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
+/// The names of the examples that a test starts: those of `ottla-client`.
+pub fn examples() -> Result<Vec<String>> {
+    let folder = workspace::root().join("crates/ottla-client/examples");
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(folder)? {
+        let path = file?.path();
+        let name = path.file_stem().context("an example without a name")?;
+        names.push(name.to_string_lossy().into_owned());
+    }
+    Ok(names)
+}
+
 /// The file with cargo's messages about the last build.
 fn list() -> PathBuf {
     workspace::target_dir().join("test-output/test-programs.json")
@@ -156,6 +168,12 @@ mod tests {
             .collect();
         assert_eq!(brief, [("a", "lib_of_a", false), ("a", "test_of_a", true)]);
         assert_eq!(found[0].folder, PathBuf::from("/w/crates/a"));
+    }
+
+    #[test]
+    fn the_examples_of_the_client_are_found() {
+        let names = examples().expect("a folder");
+        assert!(names.iter().any(|name| name == "produce"), "{names:?}");
     }
 
     #[test]

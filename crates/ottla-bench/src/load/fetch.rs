@@ -21,6 +21,8 @@ pub(super) const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 /// This many consecutive responses without records are an error. A read from remote storage that
 /// takes longer than `remote.fetch.max.wait.ms` is answered without records.
 const EMPTY_ANSWERS: usize = 60;
+/// A fetch at a rate that is sent this much after it was due counts as sent in time.
+const PUNCTUAL: Duration = Duration::from_millis(5);
 /// A fetch outside any session (KIP-227).
 pub(super) const NO_SESSION: i32 = -1;
 
@@ -38,9 +40,20 @@ pub struct FetchOptions {
     /// Read only this many bytes of each partition in a pass; by default everything.
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub partition_bytes: u64,
+    /// Read at most this many 10^6 bytes per second, an equal share on each connection, one fetch at a
+    /// time; by default as fast as possible.
+    #[arg(long, value_parser = parse_rate)]
+    pub megabytes_per_second: Option<f64>,
     /// Reading ends with the next response when this is set.
     #[arg(skip)]
     pub stop: Option<&'static AtomicBool>,
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("give a number above 0".to_owned()),
+    }
 }
 
 /// The result of reading.
@@ -194,6 +207,38 @@ fn step_over_batches(part: &PartitionData, from: i64) -> Result<FetchedPart> {
     Ok(fetched)
 }
 
+/// When a connection may fetch again, so that it reads at a rate. What was late is not caught up: it would be
+/// read as fast as possible.
+struct Pace {
+    bytes_per_second: f64,
+    due: Instant,
+}
+
+impl Pace {
+    /// The connections begin one after the other, within the time that a fetch has.
+    fn new(options: FetchOptions, connection: usize, start: Instant) -> Option<Pace> {
+        let of_all = options.megabytes_per_second? * 1e6;
+        let seconds = options.fetch_bytes as f64 / of_all * connection as f64;
+        Some(Pace {
+            bytes_per_second: of_all / options.connections as f64,
+            due: start + Duration::from_secs_f64(seconds),
+        })
+    }
+
+    fn wait(&self) {
+        std::thread::sleep(self.due.saturating_duration_since(Instant::now()));
+    }
+
+    /// A fetch that was sent at this time has been answered with these bytes.
+    fn on_fetched(&mut self, sent: Instant, bytes: u64) {
+        let seconds = bytes as f64 / self.bytes_per_second;
+        // A sleep ends a little late; that does not add up.
+        let late = sent.saturating_duration_since(self.due);
+        let begun = if late < PUNCTUAL { self.due } else { sent };
+        self.due = begun + Duration::from_secs_f64(seconds);
+    }
+}
+
 /// Reads everything up to the initial high watermark. The partitions are distributed round-robin over the
 /// connections; if there are more connections than partitions, several read the same one.
 pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
@@ -235,11 +280,12 @@ pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = readers
             .into_iter()
-            .map(|readers| {
+            .enumerate()
+            .map(|(number, readers)| {
                 let start_line = &start_line;
                 scope.spawn(move || {
                     start_line.wait();
-                    read_all(readers, options)
+                    read_all(readers, options, Pace::new(options, number, Instant::now()))
                 })
             })
             .collect();
@@ -264,7 +310,11 @@ struct Reader {
     partitions: Vec<i32>,
 }
 
-fn read_all(mut readers: Vec<Reader>, options: FetchOptions) -> Result<Fetched> {
+fn read_all(
+    mut readers: Vec<Reader>,
+    options: FetchOptions,
+    mut pace: Option<Pace>,
+) -> Result<Fetched> {
     let mut total = Fetched::default();
     for _ in 0..options.passes {
         for reader in &mut readers {
@@ -272,11 +322,17 @@ fn read_all(mut readers: Vec<Reader>, options: FetchOptions) -> Result<Fetched> 
                 let (mut offset, before) = (0, total.bytes);
                 let mut empty_answers = 0;
                 loop {
+                    if let Some(pace) = &pace {
+                        pace.wait();
+                    }
                     let sent = Instant::now();
                     let part = reader
                         .requests
                         .fetch(&mut reader.connection, partition, offset)?;
                     total.latencies.record(sent.elapsed());
+                    if let Some(pace) = &mut pace {
+                        pace.on_fetched(sent, part.bytes);
+                    }
                     total.requests += 1;
                     total.records += part.records;
                     total.bytes += part.bytes;
@@ -310,12 +366,10 @@ fn read_all(mut readers: Vec<Reader>, options: FetchOptions) -> Result<Fetched> 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use ottla_protocol::Records;
-    use ottla_protocol::messages::fetch_response::PartitionData;
     use ottla_records::{Compression, RecordBatchBuilder};
     use ottla_types::{Offset, Timestamp};
 
-    use super::step_over_batches;
+    use super::*;
 
     fn batch(base_offset: i64, records: usize) -> Bytes {
         let mut builder =
@@ -355,6 +409,42 @@ mod tests {
                 .next_offset,
             10
         );
+    }
+
+    #[test]
+    fn a_connection_reads_its_share_of_the_rate() {
+        let options = FetchOptions {
+            connections: 4,
+            fetch_bytes: 1_000_000,
+            passes: 1,
+            partition_bytes: u64::MAX,
+            megabytes_per_second: Some(20.0),
+            stop: None,
+        };
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let pace = |connection| Pace::new(options, connection, start).unwrap();
+        // A fetch has 200 ms, in which each connection begins.
+        let dues = [0, 1, 2, 3].map(|connection| pace(connection).due);
+        assert_eq!(dues, [0, 50, 100, 150].map(after));
+        let mut pace = pace(0);
+        pace.on_fetched(after(3), 1_000_000);
+        assert_eq!(pace.due, after(200), "in time");
+        pace.on_fetched(after(200), 500_000);
+        assert_eq!(pace.due, after(300), "a smaller response");
+        pace.on_fetched(after(450), 1_000_000);
+        assert_eq!(pace.due, after(650), "late");
+        pace.on_fetched(after(650), 0);
+        assert_eq!(pace.due, after(650), "no records");
+        let unlimited = FetchOptions {
+            megabytes_per_second: None,
+            ..options
+        };
+        assert!(Pace::new(unlimited, 0, start).is_none());
+        for text in ["0", "-1", "inf", "NaN", "fast"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_rate("0.5"), Ok(0.5));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) async fn handle(
     response
 }
 
-type Parts = (ByteString, ByteString);
+pub(super) type Parts = (ByteString, ByteString);
 
 fn check(
     broker: &Broker,
@@ -66,7 +66,11 @@ fn check(
     }
 }
 
-fn refuse(error: ErrorCode, requester: Parts, owner: Parts) -> CreateDelegationTokenResponse {
+pub(super) fn refuse(
+    error: ErrorCode,
+    requester: Parts,
+    owner: Parts,
+) -> CreateDelegationTokenResponse {
     CreateDelegationTokenResponse {
         error_code: error.code(),
         principal_type: owner.0,

@@ -78,7 +78,7 @@ pub(crate) async fn handle(
     }
 }
 
-fn refused(error: ErrorCode, message: Option<ByteString>) -> DescribeAclsResponse {
+pub(super) fn refused(error: ErrorCode, message: Option<ByteString>) -> DescribeAclsResponse {
     DescribeAclsResponse {
         error_code: error.code(),
         error_message: message,

@@ -133,7 +133,7 @@ fn controllers(image: &MetadataImage, context: &RequestContext) -> Vec<DescribeC
         .collect()
 }
 
-fn refused(error: ErrorCode, message: String) -> DescribeClusterResponse {
+pub(super) fn refused(error: ErrorCode, message: String) -> DescribeClusterResponse {
     DescribeClusterResponse {
         error_code: error.code(),
         error_message: Some(ByteString::from(message)),

@@ -32,7 +32,7 @@ pub(crate) async fn handle(
     }
 }
 
-fn refused(error: ErrorCode) -> InitProducerIdResponse {
+pub(super) fn refused(error: ErrorCode) -> InitProducerIdResponse {
     let nobody = TransactionalProducer {
         id: ProducerId::NONE,
         epoch: ProducerEpoch::NONE,

@@ -44,7 +44,7 @@ pub(crate) async fn handle(
     if let Some(asked) = &asked
         && asked.iter().any(has_later_names)
     {
-        return invalid_request(asked);
+        return refused_as_a_whole(asked, ErrorCode::InvalidRequest);
     }
     match asked {
         None => {
@@ -171,8 +171,11 @@ pub(crate) async fn handle(
 }
 
 /// Kafka: `MetadataRequest.getErrorResponse`.
-fn invalid_request(asked: &[MetadataRequestTopic]) -> MetadataResponse {
-    let error_code = ErrorCode::InvalidRequest.code();
+pub(super) fn refused_as_a_whole(
+    asked: &[MetadataRequestTopic],
+    error: ErrorCode,
+) -> MetadataResponse {
+    let error_code = error.code();
     let topic = |topic: &MetadataRequestTopic| MetadataResponseTopic {
         error_code,
         name: Some(topic.name.clone().unwrap_or_default()),

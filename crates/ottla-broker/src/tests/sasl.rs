@@ -341,11 +341,34 @@ async fn unauthenticated_clients_are_not_served() {
     );
     assert!(client.is_closed().await);
 
-    // Another request during a login.
+    // Another request during a login, also a second handshake: its own error response, after the delay. Kafka's
+    // response to Metadata names only the topics of the request.
+    let illegal = ErrorCode::IllegalSaslState.code();
     let mut client = Client::connect(at).await;
     client.ask(1, &handshake("PLAIN")).await;
-    client.send(0, &MetadataRequest::default()).await;
+    let began = Instant::now();
+    let answer = client.ask(4, &ListGroupsRequest::default()).await;
+    assert_eq!(answer.error_code, illegal);
+    assert!(began.elapsed() >= Duration::from_millis(400));
     assert!(client.is_closed().await);
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    let answer = client.ask(1, &handshake("PLAIN")).await;
+    assert_eq!((answer.error_code, answer.mechanisms.len()), (illegal, 0));
+    assert!(client.is_closed().await);
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    let answer = client.ask(1, &MetadataRequest::default()).await;
+    assert!(answer.brokers.is_empty() && answer.topics.is_empty());
+    assert!(client.is_closed().await);
+
+    // A Produce has no place for an error without its partitions, which nobody has read.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake("PLAIN")).await;
+    let began = Instant::now();
+    client.send(9, &ProduceRequest::default()).await;
+    assert!(client.is_closed().await);
+    assert!(began.elapsed() >= Duration::from_millis(400));
 
     // Frames that are too long for a login, and malformed bytes.
     let failed = count(&broker, Metric::FailedAuthentications);
@@ -447,6 +470,16 @@ async fn sessions_are_reauthenticated_on_their_connection() {
     );
     assert!(client.is_closed().await);
     assert_eq!(count(&broker, Metric::FailedReauthentications), 1);
+
+    // A request during the second login is not served.
+    let mut client = Client::connect(at).await;
+    client.ask(1, &handshake).await;
+    client.ask(2, &authenticate).await;
+    assert_eq!(client.ask(1, &handshake).await.error_code, 0);
+    let answer = client.ask(4, &ListGroupsRequest::default()).await;
+    assert_eq!(answer.error_code, ErrorCode::IllegalSaslState.code());
+    assert!(client.is_closed().await);
+    assert_eq!(count(&broker, Metric::FailedReauthentications), 2);
 }
 
 /// Combined nodes that log in to each other with SCRAM on both listeners, with ACLs. Each was

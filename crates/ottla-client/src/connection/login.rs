@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ottla_gssapi::{GssError, Login};
 use ottla_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use ottla_sasl::ClientCredentials;
+use ottla_types::ErrorCode;
 
 use super::wire::Wire;
 use crate::error::ClientError;
@@ -37,10 +38,13 @@ pub(super) async fn log_in(
     };
     let what = match credentials {
         ClientCredentials::Password { username, .. } => {
-            format!("logging in at {} as {username}", wire.address)
+            format!(
+                "logging in at {} with {mechanism} as {username}",
+                wire.address
+            )
         }
         ClientCredentials::Token { .. } | ClientCredentials::Kerberos(_) => {
-            format!("logging in at {}", wire.address)
+            format!("logging in at {} with {mechanism}", wire.address)
         }
     };
     let request = SaslHandshakeRequest {
@@ -50,8 +54,7 @@ pub(super) async fn log_in(
     let answer = answer.await?;
     let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
     let message = format!(
-        "the broker does not take {}; it takes {}; set sasl.mechanism to one that it takes",
-        mechanism,
+        "it failed: the broker does not take {mechanism}; it takes {}; set sasl.mechanism to one that it takes",
         enabled.join(", ")
     );
     ClientError::check(what.clone(), answer.error_code, Some(message))?;
@@ -70,7 +73,11 @@ pub(super) async fn log_in(
         };
         let answer = wire.exchange_for_login(&request, versions.authenticate);
         let answer = answer.await?;
-        let said = answer.error_message.as_ref();
+        let said = refusal(
+            answer.error_code,
+            answer.error_message.as_deref(),
+            credentials,
+        );
         ClientError::check(what.clone(), answer.error_code, said)?;
         lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
         let next = login.on_message(&answer.auth_bytes).await;
@@ -88,6 +95,29 @@ pub(super) async fn log_in(
     let part = ottla_sync::random::random_range("session renewals", RENEWED_AFTER);
     let lasts = Duration::from_millis(lifetime_ms.saturating_mul(part) / 1000);
     Ok(ottla_sync::time::now().checked_add(lasts))
+}
+
+/// The message of a refused login: the broker's own, and what to check. It begins as one that names its context
+/// ([`ClientError::broker_message`]), because users of several clusters and files need address and user.
+fn refusal(code: i16, said: Option<&str>, credentials: &ClientCredentials) -> Option<String> {
+    let code = ErrorCode::from_code(code);
+    let said = said.filter(|said| !said.is_empty());
+    if code != ErrorCode::SaslAuthenticationFailed {
+        return said.map(str::to_owned);
+    }
+    let said = said.unwrap_or(code.message());
+    let check = match credentials {
+        ClientCredentials::Password { is_token: true, .. } => {
+            "check token ID and HMAC in sasl.jaas.config, and that the token has not expired"
+        }
+        ClientCredentials::Password { .. } => {
+            "check username and password in sasl.jaas.config, and that the user has a password for this mechanism"
+        }
+        ClientCredentials::Token { .. } | ClientCredentials::Kerberos(_) => {
+            "check sasl.jaas.config"
+        }
+    };
+    Some(format!("it was refused: {said}; {check}"))
 }
 
 /// A step of the login failed on this side. A transient failure counts as a lost connection, so
@@ -137,6 +167,27 @@ pub(super) async fn renew_sessions(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_login_names_address_user_and_mechanism_and_what_to_check() {
+        let alice = ClientCredentials::password("alice", "a");
+        let refused = |code: ErrorCode, said: Option<&str>| {
+            let said = refusal(code.code(), said, &alice);
+            let what = "logging in at h:9092 with PLAIN as alice";
+            ClientError::broker(what, code.code(), said).broker_message()
+        };
+        assert_eq!(
+            refused(
+                ErrorCode::SaslAuthenticationFailed,
+                Some("Invalid username")
+            ),
+            "logging in at h:9092 with PLAIN as alice was refused: Invalid username; check username and password in \
+             sasl.jaas.config, and that the user has a password for this mechanism"
+        );
+        let silent = refused(ErrorCode::SaslAuthenticationFailed, Some(""));
+        assert!(silent.contains(ErrorCode::SaslAuthenticationFailed.message()));
+        assert_eq!(refused(ErrorCode::IllegalSaslState, Some("late")), "late");
+    }
 
     #[tokio::test]
     async fn a_transient_kerberos_error_is_retried() {

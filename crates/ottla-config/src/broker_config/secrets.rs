@@ -39,6 +39,12 @@ impl BrokerConfig {
             || listeners.any(|listener| listener.protocol.uses_sasl())
             || settings.any(is_secret)
     }
+
+    /// Whether the value of a broker setting with this key is a secret: a password, a JAAS entry or a
+    /// private key. A file that contains one does not count.
+    pub fn is_secret_setting(key: &str) -> bool {
+        settings_of(key).any(ConfigDef::is_sensitive)
+    }
 }
 
 /// The settings that a key may mean: all of it, or what follows a prefix, such as that of a listener and
@@ -107,6 +113,19 @@ mod tests {
         assert!(config(&logins).has_secrets());
         for name in FILES {
             assert!(broker_config(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_setting_of_another_node_is_known_by_its_key() {
+        for (key, is_secret) in [
+            ("listener.name.a.ssl.keystore.password", true),
+            ("listener.name.a.plain.sasl.jaas.config", true),
+            ("listener.name.a.ssl.keystore.location", false),
+            ("log.cleaner.threads", false),
+            ("password", false),
+        ] {
+            assert_eq!(BrokerConfig::is_secret_setting(key), is_secret, "{key}");
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_config::SecurityProtocol;
 use ottla_context::NodeContext;
-use ottla_protocol::Message;
 use ottla_protocol::messages::{HeartbeatResponse, ProduceResponse};
+use ottla_protocol::{Encoded, Message};
 use ottla_testkit::certificates::{Authority, Issued, Wanted};
 use ottla_testkit::peer::broker_only_config;
 use rustls::pki_types::ServerName;
@@ -20,6 +20,7 @@ use super::*;
 use crate::connections::{Limits, ListenerInfo};
 use crate::request_memory::RequestMemory;
 use crate::response::encode_response;
+use crate::service::MisplacedRequest;
 
 mod remote_answers;
 
@@ -64,6 +65,10 @@ impl Service for Blind {
             encoded: answer.expect("a response"),
             error: ErrorCode::UnknownMemberId,
         })
+    }
+
+    fn refuse_during_login(&self, _: MisplacedRequest) -> Option<Encoded> {
+        None
     }
 
     fn on_disconnected(self: &Arc<Self>, _: &Connection, _: bool) {}

@@ -310,7 +310,7 @@ fn messages_have_an_order() {
     );
     closed(
         begin().on_token(Some(2), b"\0alice\0hush", &Cluster, NOW),
-        "Unexpected Kafka request of type SaslAuthenticate during SASL handshake.",
+        "Unexpected Kafka request of type SASL_AUTHENTICATE during SASL handshake.",
     );
     let mut versions_twice = begin();
     assert!(versions_twice.may_ask_versions());
@@ -323,25 +323,22 @@ fn messages_have_an_order() {
     assert!(!versions_twice.may_ask_versions());
     closed(
         versions_twice.on_other(ApiKey::Metadata),
-        "Metadata during SASL handshake",
+        "type METADATA during SASL handshake",
     );
 
     let mut in_exchange = begin();
     in_exchange.on_handshake(1, "PLAIN");
     assert!(!in_exchange.may_ask_versions());
     match in_exchange.on_other(ApiKey::Metadata) {
-        Outcome::Failed {
-            reply: None,
+        Outcome::Misplaced { message } => assert_eq!(
             message,
-        } => assert_eq!(
-            message,
-            "Unexpected Kafka request of type Metadata during SASL authentication."
+            "Unexpected Kafka request of type METADATA during SASL authentication."
         ),
         other => panic!("{other:?}"),
     }
     closed(
         in_exchange.on_token(Some(2), b"\0alice\0hush", &Cluster, NOW),
-        "SaslAuthenticate",
+        "SASL_AUTHENTICATE",
     );
 
     // Malformed messages get neither a response nor a delay.
@@ -359,12 +356,9 @@ fn messages_have_an_order() {
     let mut handshake_twice = begin();
     handshake_twice.on_handshake(1, "PLAIN");
     match handshake_twice.on_handshake(1, "PLAIN") {
-        Outcome::Failed {
-            reply: Some(Reply::Handshake(response)),
-            ..
-        } => assert_eq!(
-            ErrorCode::from_code(response.error_code),
-            ErrorCode::IllegalSaslState
+        Outcome::Misplaced { message } => assert_eq!(
+            message,
+            "Unexpected Kafka request of type SASL_HANDSHAKE during SASL authentication."
         ),
         other => panic!("{other:?}"),
     }

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use ottla_sync::time;
 
+/// What an entry takes in memory besides its value and what its key refers to: the node with the key, its
+/// place in the table, the handle of the value, and what the allocator rounds up. A cache of small values
+/// whose weight is in bytes counts it too; otherwise it would take several times its limit.
+pub const ENTRY_BYTES: u64 = 192;
+
 /// Values by their keys. The least recently used value is evicted first.
 pub struct BoundedCache<K: Hash + Eq, V> {
     entries: LruCache<K, Entry<V>>,

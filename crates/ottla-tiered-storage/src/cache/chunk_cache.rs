@@ -39,11 +39,16 @@ pub struct ChunkFile {
 }
 
 impl ChunkFile {
-    /// Blocks.
-    pub fn read(&self) -> Result<Bytes, RemoteStorageError> {
-        fs::read(&self.path)
-            .map(Bytes::from)
-            .map_err(|error| RemoteStorageError::local(&self.path, "read", &error))
+    /// Reads the chunk, which has this size. Others may have changed or deleted the file. Blocks.
+    pub fn read(&self, size: usize) -> Result<Bytes, RemoteStorageError> {
+        let bytes = fs::read(&self.path)
+            .map_err(|error| RemoteStorageError::local(&self.path, "read", &error))?;
+        if bytes.len() != size {
+            let cause = format!("it has {} bytes instead of {size}", bytes.len());
+            let name = self.path.display().to_string();
+            return Err(RemoteStorageError::damaged(&name, cause));
+        }
+        Ok(bytes.into())
     }
 }
 
@@ -117,6 +122,17 @@ impl ChunkCache {
 
     pub fn find(&self, key: &ChunkKey) -> Option<CachedChunk> {
         self.state.lock().chunks.get(key)
+    }
+
+    /// Removes a chunk that cannot be used. With a directory, it blocks.
+    pub fn remove(&self, key: &ChunkKey) {
+        let gone = {
+            let mut state = self.state.lock();
+            state.forget_ahead(key);
+            state.chunks.remove(key)
+        };
+        // Files are deleted outside the lock.
+        drop(gone);
     }
 
     /// Whether a chunk may be prefetched. Chunks that no reader has reached take at most half of the
@@ -365,7 +381,7 @@ mod tests {
         put(1, b"abcdef");
         assert!(cache.find(&key(0)).is_none());
         assert_eq!(cache.held_bytes(), (6, 0));
-        assert_eq!(held.read().unwrap(), "123456");
+        assert_eq!(held.read(6).unwrap(), "123456");
         drop(held);
         let mut names: Vec<_> = std::fs::read_dir(dir.path())
             .unwrap()

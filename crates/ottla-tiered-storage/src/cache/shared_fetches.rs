@@ -83,8 +83,9 @@ where
     }
 }
 
-/// How long a fetch is kept. A chunk of 4 MiB takes as long at 14 KiB per second.
-const KEPT_FOR: Duration = Duration::from_secs(300);
+/// How long a fetch is kept, so that a new attempt is made if it hangs. A chunk of 4 MiB takes as long at
+/// 14 KiB per second.
+pub const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// Fetches that run to completion even if their callers are gone.
 ///

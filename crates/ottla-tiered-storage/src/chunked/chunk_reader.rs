@@ -32,7 +32,9 @@ use super::chunk_index::Chunk;
 use super::manifest::Manifest;
 use super::transform::restored;
 use crate::blocking::{Permit, blocking};
-use crate::cache::{CachedChunk, ChunkCache, ChunkKey, KeptFetches, SharedFetch, SharedFetches};
+use crate::cache::{
+    CachedChunk, ChunkCache, ChunkFile, ChunkKey, KeptFetches, SharedFetch, SharedFetches,
+};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::ObjectStorage;
 use crate::remote_storage::SegmentStream;
@@ -52,6 +54,7 @@ pub struct ChunkReader {
     prefetch: u64,
     /// Limits the concurrent prefetches.
     prefetch_permits: Arc<Semaphore>,
+    prefetch_at_longest: Duration,
     get_timeout: Duration,
     readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
     /// Chunks whose fetch continues without readers.
@@ -70,6 +73,8 @@ struct Readers {
 pub struct Prefetch {
     pub bytes: u64,
     pub at_once: usize,
+    /// A prefetch that takes longer is given up, as [`KEPT_FOR`](crate::cache::KEPT_FOR) says.
+    pub at_longest: Duration,
     pub get_timeout: Duration,
 }
 
@@ -86,6 +91,7 @@ impl ChunkReader {
             cache,
             fetches: SharedFetches::new(),
             prefetch_permits: Arc::new(Semaphore::new(prefetch.at_once.max(1))),
+            prefetch_at_longest: prefetch.at_longest,
             get_timeout: prefetch.get_timeout,
             readers: Arc::default(),
             kept: KeptFetches::new(KEPT_AT_ONCE),
@@ -158,14 +164,18 @@ impl ChunkReader {
             if self.cache.is_none() && manifest.is_plain() && is_same_size {
                 return self.fetch_part(object, chunk, range).await;
             }
-            let bytes = match self.find_or_fetch(object, manifest, chunk) {
-                Ok(CachedChunk::InMemory(bytes)) => bytes,
-                Ok(CachedChunk::InFile(file)) => {
-                    blocking(permit.clone(), move || file.read()).await?
-                }
-                Err(fetch) => {
-                    self.keep(object, chunk, &fetch);
-                    fetch.await?
+            let bytes = loop {
+                match self.find_or_fetch(object, manifest, chunk) {
+                    Ok(CachedChunk::InMemory(bytes)) => break bytes,
+                    Ok(CachedChunk::InFile(file)) => {
+                        if let Some(bytes) = self.read_file(object, chunk, file, permit).await? {
+                            break bytes;
+                        }
+                    }
+                    Err(fetch) => {
+                        self.keep(object, chunk, &fetch);
+                        break fetch.await?;
+                    }
                 }
             };
             Ok(bytes.slice(range.start as usize..range.end as usize))
@@ -183,6 +193,31 @@ impl ChunkReader {
                     ),
                 ))
             })
+    }
+
+    /// A chunk from its file. `None` if the file is not as it was written. Then the cache no longer has
+    /// the chunk, and it can be fetched again.
+    async fn read_file(
+        &self,
+        object: &Arc<str>,
+        chunk: &Chunk,
+        file: Arc<ChunkFile>,
+        permit: &Permit,
+    ) -> Result<Option<Bytes>, RemoteStorageError> {
+        let key = ChunkKey {
+            object: object.clone(),
+            chunk: chunk.id,
+        };
+        let (cache, size) = (self.cache.clone(), chunk.original_size as usize);
+        let read = move || {
+            let read = file.read(size);
+            if let (Err(error), Some(cache)) = (&read, &cache) {
+                tracing::warn!("{error}; the chunk is fetched again");
+                cache.remove(&key);
+            }
+            Ok(read.ok())
+        };
+        blocking(permit.clone(), read).await
     }
 
     /// Bytes of a chunk that is in its object as it is in the segment.
@@ -267,13 +302,13 @@ impl ChunkReader {
             let Some(counted) = cache.prefetch(&key_of(ahead.id), size) else {
                 return;
             };
-            let permits = self.prefetch_permits.clone();
+            let (permits, at_longest) = (self.prefetch_permits.clone(), self.prefetch_at_longest);
             let (all, object) = (self.readers.clone(), object.clone());
             let running = task::spawn(async move {
                 let _counted = counted;
-                if permits.acquire().await.is_ok()
-                    && let Err(error) = fetch.await
-                {
+                // The semaphore is never closed.
+                let _permit = permits.acquire().await.ok();
+                if let Ok(Err(error)) = time::timeout(at_longest, fetch).await {
                     tracing::debug!("fetching ahead: {error}");
                 }
                 forget(&all, &object, ahead.id);
@@ -387,8 +422,11 @@ mod tests {
 
     const CHUNK: u32 = 1000;
 
-    #[tokio::test]
-    async fn chunks_in_flight_do_not_come_on_top_of_the_cache() {
+    /// A reader of a store that does not answer, with a cache of 5,000 bytes.
+    fn silent(
+        prefetch_bytes: u64,
+        at_longest: Duration,
+    ) -> (Arc<ChunkReader>, Arc<ChunkCache>, Arc<Manifest>) {
         let silent = ThrottleConfig {
             wait_get_per_call: Duration::from_secs(3600),
             ..ThrottleConfig::default()
@@ -406,6 +444,25 @@ mod tests {
             prefetch_max_size: 0,
         };
         let cache = Arc::new(ChunkCache::open(&settings).unwrap());
+        let prefetch = Prefetch {
+            bytes: prefetch_bytes,
+            at_once: 1,
+            at_longest,
+            get_timeout: settings.cache.get_timeout,
+        };
+        let reader = ChunkReader::new(Arc::new(storage), Some(cache.clone()), prefetch);
+        let manifest = Arc::new(Manifest {
+            chunks: ChunkIndex::new(CHUNK, 10_000, &[CHUNK; 10]).unwrap(),
+            indexes: IndexPlaces::of_sizes([0; 4], None),
+            is_compressed: false,
+            data_key: None,
+        });
+        (Arc::new(reader), cache, manifest)
+    }
+
+    #[tokio::test]
+    async fn chunks_in_flight_do_not_come_on_top_of_the_cache() {
+        let (reader, cache, manifest) = silent(0, Duration::from_secs(60));
         for chunk in 0..5 {
             let key = ChunkKey {
                 object: "earlier".into(),
@@ -415,24 +472,27 @@ mod tests {
             cache.make_room(CHUNK.into()).fill(key, &bytes);
         }
         assert_eq!(cache.held_bytes(), (5000, 0));
-
-        let prefetch = Prefetch {
-            bytes: 0,
-            at_once: 1,
-            get_timeout: settings.cache.get_timeout,
-        };
-        let storage = Arc::new(storage);
-        let reader = Arc::new(ChunkReader::new(storage, Some(cache.clone()), prefetch));
-        let manifest = Arc::new(Manifest {
-            chunks: ChunkIndex::new(CHUNK, 10_000, &[CHUNK; 10]).unwrap(),
-            indexes: IndexPlaces::of_sizes([0; 4], None),
-            is_compressed: false,
-            data_key: None,
-        });
         let mut stream = reader.read("later", manifest, 0..10_000, &Permit::default());
         let first = time::timeout(Duration::from_millis(50), stream.next()).await;
         assert!(first.is_err(), "the store does not answer");
         // Two chunks of the range are requested at once.
         assert_eq!(cache.held_bytes(), (3000, 2000));
+    }
+
+    #[tokio::test]
+    async fn one_chunk_after_the_other_is_prefetched_and_given_up_if_it_hangs() {
+        let (reader, cache, manifest) = silent(2000, Duration::from_millis(500));
+        let mut stream = reader.read("log", manifest, 0..1000, &Permit::default());
+        let first = time::timeout(Duration::from_millis(50), stream.next()).await;
+        assert!(first.is_err(), "the store does not answer");
+        // The one that the reader waits for, and one of the two after it.
+        assert_eq!(cache.held_bytes(), (0, 2000));
+        let given_up = async {
+            while cache.held_bytes() != (0, 1000) {
+                time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let limit = Duration::from_secs(30);
+        time::timeout(limit, given_up).await.unwrap();
     }
 }

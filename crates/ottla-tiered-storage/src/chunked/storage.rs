@@ -24,12 +24,14 @@ use super::rate_limit::RateLimit;
 use super::transform::restored_index;
 use super::upload::Uploader;
 use crate::blocking::Permit;
-use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetch, SharedFetches};
+use crate::cache::{
+    BoundedCache, ChunkCache, ENTRY_BYTES, KEPT_FOR, KeptFetches, SharedFetch, SharedFetches,
+};
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::{Environment, ObjectStorage, open_store};
 use crate::remote_storage::{
-    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
+    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject, check_log_size,
 };
 use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
 
@@ -248,7 +250,7 @@ impl Shared {
             let data_key = manifest.data_key.as_ref();
             let bytes = restored_index(bytes, index.name(), range.start, data_key)
                 .map_err(|error| RemoteStorageError::damaged(&name, error))?;
-            let weight = bytes.len() as u64;
+            let weight = bytes.len() as u64 + key.0.len() as u64 + ENTRY_BYTES;
             cache.lock().insert(key, bytes.clone(), weight);
             Ok(bytes)
         }
@@ -312,6 +314,7 @@ impl RemoteStorageManager for ChunkedStorage {
         let key = self.shared.key_for_reading(metadata, Suffix::Log)?;
         let manifest = self.shared.manifest(metadata).await?;
         let size = manifest.chunks.original_file_size();
+        check_log_size(&self.shared.storage.name(&key), size, metadata)?;
         let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
         let range = u64::from(start_position)..end;
         let chunks = &self.shared.chunks;
@@ -408,11 +411,13 @@ fn prefetch(settings: &ChunkedSettings) -> Prefetch {
         Some(chunks) => Prefetch {
             bytes: chunks.prefetch_max_size,
             at_once: chunks.cache.threads.unwrap_or(processors),
+            at_longest: KEPT_FOR,
             get_timeout: chunks.cache.get_timeout,
         },
         None => Prefetch {
             bytes: 0,
             at_once: 1,
+            at_longest: KEPT_FOR,
             get_timeout: std::time::Duration::from_secs(60),
         },
     }

@@ -11,6 +11,10 @@ const RETRY_TIME: Duration = Duration::from_secs(60);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a store may say nothing, in the middle of an answer or of an upload of a part.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long a connection is kept after its last request, or up to twice as long. It keeps the buffer that
+/// it reads into, which grows to 400 KiB. Readers that want several chunks at once have as many
+/// connections, and no setting of a cache covers these buffers.
+const IDLE: Duration = Duration::from_secs(4);
 
 /// HTTP is allowed where an endpoint says it.
 pub fn client_options(endpoint: Option<&str>) -> ClientOptions {
@@ -19,6 +23,7 @@ pub fn client_options(endpoint: Option<&str>) -> ClientOptions {
         .with_connect_timeout(CONNECT_TIME)
         .with_timeout_disabled()
         .with_read_timeout(SILENCE)
+        .with_pool_idle_timeout(IDLE)
 }
 
 pub fn is_plain_http(endpoint: Option<&str>) -> bool {

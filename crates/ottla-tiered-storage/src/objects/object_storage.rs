@@ -274,7 +274,11 @@ impl ObjectStorage {
         };
         match sent {
             Ok(sent) => sent.map_err(|error| self.failed("upload", key, &error)),
-            Err(error) => Err(self.panicked(key, &*error.into_panic())),
+            Err(error) if error.is_panic() => Err(self.panicked(key, &*error.into_panic())),
+            Err(error) => {
+                let what = format!("upload {}", self.name(key));
+                Err(RemoteStorageError::cancelled(what, error))
+            }
         }
     }
 
@@ -434,6 +438,30 @@ mod tests {
             assert!(error.cause.contains("index is 7"), "{error}");
             assert!(error.is_retriable());
         }
+    }
+
+    #[test]
+    fn an_upload_is_an_error_if_the_threads_end_that_send_its_parts() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 10);
+        let pieces = [1_u8, 2].map(|byte| Ok::<_, RemoteStorageError>(Bytes::from(vec![byte; 10])));
+        let mut upload = Box::pin(storage.upload("key", stream::iter(pieces).boxed()));
+        {
+            let _entered = runtime.enter();
+            let ended = upload.as_mut().now_or_never();
+            assert!(ended.is_none(), "the first part is not sent yet");
+        }
+        drop(runtime);
+        let ended = upload.now_or_never().expect("it does not wait");
+        let error = ended.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "upload s3://bucket/key: the broker stops"
+        );
+        assert!(error.is_retriable());
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //! error; of encrypted chunks, it ends with the bytes of the segment or with an error.
 
 use bytes::Bytes;
-use ottla_tiered_storage::{IndexType, RemoteStorageManager, read_all};
+use ottla_tiered_storage::{IndexType, RemoteStorageErrorKind, RemoteStorageManager, read_all};
 
 use crate::segments::{Segment, encryption, files_below, in_directory, open, segment};
 
@@ -58,6 +58,23 @@ async fn damage_everywhere(compresses: &str, encrypts: bool, step: usize, others
     }
     let log = read(&*open(&settings), &segment).await;
     assert!(log.is_some_and(|log| log == segment.log));
+}
+
+#[tokio::test]
+async fn a_log_that_is_shorter_than_its_segment_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut segment = segment(dir.path(), 25_000);
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let store = open(&in_directory(&root, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    segment.metadata.segment.segment_size_bytes += 1;
+    let read = store.fetch_log_segment(&segment.metadata, 0, Some(9)).await;
+    let error = read.err().expect("a byte is missing");
+    assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
+    let text = error.to_string();
+    assert!(text.contains("has 25000 bytes instead of 25001"), "{text}");
 }
 
 #[tokio::test]

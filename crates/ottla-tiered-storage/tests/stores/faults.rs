@@ -1,29 +1,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ottla_testkit::fault_server::{FaultKind, FaultServer};
+use ottla_testkit::fault_server::{FaultKind, FaultServer, SECRET};
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
 use crate::reading::MEMORY;
 use crate::segments::{SEGMENT_ID, Segment, TOPIC_ID, open, segment, settings};
 
 pub fn s3(server: &FaultServer, more: &[(&str, &str)]) -> BTreeMap<String, String> {
-    let mut all = settings(&[
-        (
-            "remote.log.storage.manager.class.name",
-            "io.aiven.kafka.tieredstorage.RemoteStorageManager",
-        ),
-        (
-            "rsm.config.storage.backend.class",
-            "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
-        ),
-        ("rsm.config.storage.s3.bucket.name", "bucket"),
-        ("rsm.config.storage.s3.region", "eu-1"),
-        ("rsm.config.storage.s3.endpoint.url", &server.endpoint),
-        ("rsm.config.storage.aws.access.key.id", "id"),
-        ("rsm.config.storage.aws.secret.access.key", "topsecret"),
-        ("rsm.config.chunk.size", "1000000"),
-    ]);
+    let mut all = settings(&server.s3_settings());
     all.extend(settings(more));
     all
 }
@@ -110,7 +95,7 @@ async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
              storage.aws.credentials.*, and what they allow in the bucket"
         )
     );
-    assert!(!error.to_string().contains("topsecret"));
+    assert!(!error.to_string().contains(SECRET));
 
     server.fail(".log bytes=0-", 1, FaultKind::Status(404, "NoSuchKey"));
     let error = read(&server, &segment, &[]).await.unwrap_err();
@@ -159,6 +144,26 @@ async fn an_unreachable_server_gives_an_error_in_time() {
     assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
     assert!(error.what.ends_with(".log"), "{error}");
     assert!(error.cause.contains("storage.s3.endpoint.url"), "{error}");
+}
+
+#[tokio::test]
+async fn connections_without_requests_are_closed_soon() {
+    let server = FaultServer::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let store = open(&s3(&server, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let open = server.open_connections();
+    assert!(open > 0, "kept for the next request");
+    let closed = async {
+        while server.open_connections() > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let limit = Duration::from_secs(30);
+    tokio::time::timeout(limit, closed).await.unwrap();
+    drop(store);
 }
 
 #[tokio::test]

@@ -15,6 +15,18 @@ pub const MEMORY: &[(&str, &str)] = &[
     ("rsm.config.fetch.chunk.cache.size", "5000000"),
 ];
 
+/// As [`MEMORY`], in files.
+fn on_disk(path: &str) -> [(&str, &str); 3] {
+    [
+        (
+            "rsm.config.fetch.chunk.cache.class",
+            "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache",
+        ),
+        ("rsm.config.fetch.chunk.cache.path", path),
+        ("rsm.config.fetch.chunk.cache.size", "5000000"),
+    ]
+}
+
 async fn uploaded(server: &FaultServer, dir: &std::path::Path) -> Segment {
     let segment = segment(dir, 10_000_000);
     let store = open(&s3(server, &[("rsm.config.compression.enabled", "true")]));
@@ -98,14 +110,7 @@ async fn a_cache_keeps_chunks_within_its_limit() {
     let segment = uploaded(&server, dir.path()).await;
     let disk = tempfile::tempdir().unwrap();
     let path = disk.path().display().to_string();
-    let on_disk = [
-        (
-            "rsm.config.fetch.chunk.cache.class",
-            "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache",
-        ),
-        ("rsm.config.fetch.chunk.cache.path", path.as_str()),
-        ("rsm.config.fetch.chunk.cache.size", "5000000"),
-    ];
+    let on_disk = on_disk(&path);
     for cache in [MEMORY, &on_disk] {
         let store = open(&s3(&server, cache));
         let read = async |start: u32, end: u32| {
@@ -126,6 +131,31 @@ async fn a_cache_keeps_chunks_within_its_limit() {
         assert_eq!(files, if cache == MEMORY { 0 } else { 5 });
     }
     assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_chunk_whose_file_was_deleted_or_changed_is_fetched_again() {
+    let server = FaultServer::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    let disk = tempfile::tempdir().unwrap();
+    let path = disk.path().display().to_string();
+    let store = open(&s3(&server, &on_disk(&path)));
+    let read = async || {
+        let stream = store.fetch_log_segment(&segment.metadata, 0, Some(3_999_999));
+        let bytes = read_all(stream.await.unwrap()).await.unwrap();
+        assert!(bytes == segment.log[..4_000_000]);
+        gets(&server)
+    };
+    assert_eq!((read().await, read().await), (4, 0));
+    for (number, file) in std::fs::read_dir(disk.path()).unwrap().enumerate() {
+        let file = file.unwrap().path();
+        match number % 2 {
+            0 => std::fs::remove_file(file).unwrap(),
+            _ => std::fs::write(file, "changed").unwrap(),
+        }
+    }
+    assert_eq!((read().await, read().await), (4, 0));
 }
 
 #[tokio::test]
@@ -241,6 +271,26 @@ async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless()
     let index = tokio::time::timeout(limit, index).await;
     assert_eq!(index.expect("it is in the cache").unwrap(), [7; 80][..]);
     assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn the_cache_of_indexes_counts_its_keys_and_entries() {
+    let server = FaultServer::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    // The indexes have 80 and 24 bytes.
+    let size = ("rsm.config.fetch.indexes.cache.size", "550");
+    let store = open(&s3(&server, &[size]));
+    let read = async |index| {
+        store.fetch_index(&segment.metadata, index).await.unwrap();
+        let requests = server.requests();
+        let of_indexes = requests.iter().filter(|line| line.contains(".indexes"));
+        of_indexes.count()
+    };
+    let (offset, time) = (IndexType::Offset, IndexType::Timestamp);
+    assert_eq!((read(offset).await, read(offset).await), (1, 0));
+    assert_eq!((read(time).await, read(time).await), (1, 0));
+    assert_eq!(read(offset).await, 1, "displaced");
 }
 
 #[tokio::test]

@@ -3,9 +3,12 @@
 //! retry for a long time, so the user needs to know, without a line per attempt.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ottla_client::{Client, ClientError, Outage};
+use ottla_types::ErrorCode;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -24,17 +27,42 @@ const REMINDERS: [Duration; 3] = [
 ];
 
 /// Watches the connections of a client until it is dropped.
-pub(super) struct ConnectionWatch(JoinHandle<()>);
+pub(super) struct ConnectionWatch {
+    task: JoinHandle<()>,
+    pub(super) refusal: Refusal,
+}
 
 impl Drop for ConnectionWatch {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
+}
+
+/// The report of a refused login. The watch and the tool can both meet it; the first of them prints it.
+#[derive(Clone, Default)]
+pub(super) struct Refusal(Arc<AtomicBool>);
+
+impl Refusal {
+    /// Whether the caller has to print it, which is true once.
+    pub(super) fn claim(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Whether the broker is there, and refuses the login.
+pub(super) fn is_refused_login(error: &ClientError) -> bool {
+    let code = error.code();
+    matches!(
+        code,
+        Some(ErrorCode::SaslAuthenticationFailed | ErrorCode::UnsupportedSaslMechanism)
+    )
 }
 
 /// Connects, however long that takes, and watches the connections afterwards.
 pub(super) async fn connect(client: &Client, who: &str) -> Result<ConnectionWatch, ClientError> {
     let watch = watch(client, who);
+    // A refused login is the error of this function.
+    watch.refusal.claim();
     client.refresh_metadata(Some(&[]), false).await?;
     Ok(watch)
 }
@@ -72,7 +100,8 @@ pub(super) fn watch_unsent(
     unsent: impl Fn() -> u64 + Send + Sync + 'static,
 ) -> ConnectionWatch {
     let (client, mut report) = (client.clone(), Report::new(who));
-    ConnectionWatch(tokio::spawn(async move {
+    let refusal = report.refusal.clone();
+    let task = tokio::spawn(async move {
         await_first_connection(&client, &mut report, &unsent).await;
         let mut pause = LOOK;
         loop {
@@ -97,7 +126,8 @@ pub(super) fn watch_unsent(
             let is_known = |address: &str| is_in_cluster(&client, address);
             print(report.observe(Instant::now(), &outages, unsent(), is_known));
         }
-    }))
+    });
+    ConnectionWatch { task, refusal }
 }
 
 /// Until there is a connection, all bootstrap servers count as one broker.
@@ -157,6 +187,7 @@ fn node_name(client: &Client, address: &str) -> String {
 /// The reported outages, and when each is reported again.
 struct Report {
     who: String,
+    refusal: Refusal,
     /// By address.
     said: BTreeMap<String, ReportedOutage>,
 }
@@ -172,6 +203,7 @@ impl Report {
     fn new(who: &str) -> Report {
         Report {
             who: who.to_owned(),
+            refusal: Refusal::default(),
             said: BTreeMap::new(),
         }
     }
@@ -209,15 +241,21 @@ impl Report {
         for (name, outage) in outages {
             let (address, reason) = (&outage.address, &outage.reason);
             let Some(said) = self.said.get_mut(address) else {
-                lines.push(match outage.was_connected {
-                    true => format!(
+                lines.extend(match outage.was_connected {
+                    _ if is_refused_login(reason) => self.refusal.claim().then(|| {
+                        format!(
+                            "ERROR [{who}] Connection to {name} ({address}) failed authentication due to: {}",
+                            reason.broker_message()
+                        )
+                    }),
+                    true => Some(format!(
                         "WARN [{who}] Connection to {name} ({address}) lost: {}. Reconnecting.",
                         brief(reason)
-                    ),
-                    false => format!(
+                    )),
+                    false => Some(format!(
                         "WARN [{who}] Connection to {name} ({address}) could not be established. \
                          Node may not be available. ({reason})"
-                    ),
+                    )),
                 });
                 let said = ReportedOutage {
                     name: name.clone(),
@@ -323,6 +361,26 @@ mod tests {
             ["INFO [C] Connected to node 1 (h:9092) again after 3 min."]
         );
         assert!(report.observe(at(187), &[], 0, |_| true).is_empty());
+    }
+
+    #[test]
+    fn a_refused_login_is_printed_once_by_the_watch_or_by_the_tool() {
+        let began = Instant::now();
+        let mut refused = out(began, false);
+        let code = ErrorCode::SaslAuthenticationFailed.code();
+        refused[0].1.reason = ClientError::broker("logging in", code, Some("it was refused: no"));
+        let mut report = Report::new("C");
+        assert_eq!(
+            report.observe(began, &refused, 0, |_| true),
+            [
+                "ERROR [C] Connection to node 1 (h:9092) failed authentication due to: logging in was refused: no"
+            ]
+        );
+        assert!(!report.refusal.claim());
+
+        let mut report = Report::new("C");
+        assert!(report.refusal.claim());
+        assert!(report.observe(began, &refused, 0, |_| true).is_empty());
     }
 
     #[test]

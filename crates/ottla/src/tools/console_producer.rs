@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use ottla_client::{Client, ClientConfig, ClientError, Delivery, Producer, Produc
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::connection_watch::{Refusal, is_refused_login};
 use super::{
     block_on, connection_watch, key_values, load_client_properties_if_given,
     load_properties_if_given, report_plainly, warn_of_unknown,
@@ -23,8 +24,10 @@ use super::{
 use crate::stop_signals::StopSignals;
 use line_reader::LineReader;
 
-/// Maximum number of failed records that are printed; all are counted.
+/// Maximum number of failed records that are printed; all are counted. A refused login is printed once.
 const SHOWN_FAILURES: u64 = 10;
+/// After a refused login, records are only counted for this time, so that a wrong password is not tried for each.
+const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 /// After an interrupt, a longer wait is explained.
 const NOTICED_WAIT: Duration = Duration::from_millis(500);
 /// The status of a process killed by SIGINT.
@@ -223,13 +226,17 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<ExitCode> {
     let who = format!("Producer clientId={}", client.config().client_id);
     let counts = Arc::new(Counts::default());
     let waiting = counts.clone();
-    let _watch = connection_watch::watch_unsent(&client, &who, move || waiting.outstanding());
+    let watch = connection_watch::watch_unsent(&client, &who, move || waiting.outstanding());
+    if args.sync {
+        // The first error ends the tool, and is printed then.
+        watch.refusal.claim();
+    }
     let producer = Producer::new(client, config)?;
     let mut signals = StopSignals::listen()?;
 
     let mut deliveries = JoinSet::new();
     let interrupted = tokio::select! {
-        sent = send_lines(args, &producer, &mut reader, &counts, &mut deliveries) => {
+        sent = send_lines(args, &producer, &mut reader, &counts, &watch.refusal, &mut deliveries) => {
             sent?;
             false
         }
@@ -260,26 +267,39 @@ async fn send_lines(
     producer: &Producer,
     reader: &mut LineReader,
     counts: &Arc<Counts>,
+    refusal: &Refusal,
     deliveries: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let mut lines = read_lines();
+    let mut refused_at: Option<Instant> = None;
     while let Some(line) = lines.recv().await {
         let record = reader.read(&line?)?;
         let (key, value) = (record.key.clone(), record.value.clone());
         counts.taken.fetch_add(1, Ordering::Relaxed);
+        if refused_at.is_some_and(|at| at.elapsed() < LOGIN_PAUSE) {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         let delivery = producer.send(record).await;
+        let is_refused = delivery.as_ref().is_err_and(is_refused_login);
+        refused_at = is_refused.then(Instant::now);
         if args.sync {
             delivery?.wait().await?;
             counts.sent.fetch_add(1, Ordering::Relaxed);
             continue;
         }
         while deliveries.try_join_next().is_some() {}
-        let (topic, counts) = (args.topic.clone(), counts.clone());
+        let (topic, counts, refusal) = (args.topic.clone(), counts.clone(), refusal.clone());
         deliveries.spawn(async move {
             match wait(delivery).await {
                 Ok(()) => drop(counts.sent.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
-                    if counts.failed.fetch_add(1, Ordering::Relaxed) < SHOWN_FAILURES {
+                    let failed = counts.failed.fetch_add(1, Ordering::Relaxed);
+                    let is_shown = match is_refused_login(&error) {
+                        true => refusal.claim(),
+                        false => failed < SHOWN_FAILURES,
+                    };
+                    if is_shown {
                         eprintln!("{}", failure(&topic, key, value, &error));
                     }
                 }

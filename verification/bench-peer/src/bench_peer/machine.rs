@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use procfs::process::Process;
-use procfs::{CpuInfo, Current, Meminfo};
+use procfs::{CpuInfo, Current, CurrentSI, KernelStats, Meminfo};
 
 /// CPU time and memory of a process, from `/proc`.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,35 @@ pub fn cpu_seconds_of_ended_children() -> Result<f64> {
 
 fn seconds(ticks: u64) -> f64 {
     ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+/// The time of all processors since the start of the machine, from `/proc/stat`, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessorTime {
+    idle: u64,
+    all: u64,
+}
+
+impl ProcessorTime {
+    pub fn now() -> Result<ProcessorTime> {
+        let total = KernelStats::current()?.total;
+        let idle = total.idle + total.iowait.unwrap_or(0);
+        // Time of guests is user time too.
+        let interrupts = total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
+        let busy = total.user + total.nice + total.system + interrupts + total.steal.unwrap_or(0);
+        Ok(ProcessorTime {
+            idle,
+            all: idle + busy,
+        })
+    }
+
+    /// The percentage of the time since then in which processors had nothing to do.
+    pub fn idle_percent_since(&self, before: &ProcessorTime) -> f64 {
+        // The part that waits for disks may decrease.
+        let idle = self.idle.saturating_sub(before.idle) as f64;
+        let all = self.all.saturating_sub(before.all) as f64;
+        idle / all.max(1.0) * 100.0
+    }
 }
 
 /// Memory available to processes, in bytes.
@@ -125,6 +154,21 @@ mod tests {
         let reading = ProcessReading::of(std::process::id()).unwrap();
         assert!(reading.resident_mb() > 0.1 && reading.peak_mb() >= reading.resident_mb());
         assert!(available_memory() > 0);
+    }
+
+    #[test]
+    fn the_idle_part_of_the_processor_time_is_measured() {
+        let time = |idle, all| ProcessorTime { idle, all };
+        assert_eq!(time(15, 100).idle_percent_since(&time(10, 80)), 25.0);
+        assert_eq!(time(9, 100).idle_percent_since(&time(10, 100)), 0.0);
+        let before = ProcessorTime::now().unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(300) {
+            std::hint::spin_loop();
+        }
+        let after = ProcessorTime::now().unwrap();
+        assert!(after.all > before.all && after.all > after.idle);
+        assert!((0.0..100.0).contains(&after.idle_percent_since(&before)));
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! 1. A topic is filled, and copying is then enabled: the broker's CPU time until all closed segments
 //!    are in the store counts.
 //! 2. Their local files are deleted, and the broker is started again. One consumer reads the topic.
-//! 3. Tail producers and consumers are measured without and with ten readers of the topic, and with
-//!    processes that only use the processors (`tiered/beside.rs`).
+//! 3. Tail producers and consumers are measured without and with ten readers of the topic, which read as
+//!    fast as they can or at a fixed rate, and with processes that only use the processors
+//!    (`tiered/beside.rs`).
 //! 4. The broker is started again with a proxy before the store that delays each response. One
 //!    fetch in each partition, in a segment that no fetch has read before, gives the time to the
 //!    first byte.
@@ -34,7 +35,7 @@ use serde_json::Value;
 use super::broker;
 use super::disk::Scratch;
 use super::load::{Load, number_at};
-use super::machine::ProcessReading;
+use super::machine::{ProcessReading, ProcessorTime};
 use super::node::DELETE_SOON;
 use super::setting::{Options, Setting};
 use super::table::{Results, median};
@@ -72,8 +73,8 @@ pub fn settings_in_words(options: &Options) -> String {
         "{} GB in {PARTITIONS} partitions, batches of 64 KiB, segments of {} MiB, chunks of {} MiB, a chunk cache of \
          {} MiB with {} MiB fetched ahead, an index cache of {} MiB; the objects are files in the page cache; the tail \
          has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, {TAIL_REPETITIONS} times each \
-         alone, with ten spinning processes, and with {COLD_READERS} cold readers that read as fast as they can, both with \
-         three priorities; the sealed topic has {} GB",
+         alone, with ten spinning processes, with {COLD_READERS} cold readers that read as fast as they can, both with \
+         three priorities, and with {COLD_READERS} that read at fixed rates; the sealed topic has {} GB",
         options.gigabytes_or(GIGABYTES),
         mib(SEGMENT_BYTES),
         mib(CHUNK_BYTES),
@@ -293,13 +294,16 @@ impl<'a> Turn<'a> {
         for _ in 0..TAIL_REPETITIONS {
             let mut p99 = Vec::new();
             let mut readers = Vec::new();
+            let mut idle = Vec::new();
             for (with, beside) in CASES {
                 let start = |beside: Beside| {
-                    let command = |launcher| self.cold_readers(launcher);
+                    let command = |launcher, rate| self.cold_readers(launcher, rate);
                     beside.start(command, self.store.pid())
                 };
                 let running = beside.map(start).transpose()?;
+                let before = ProcessorTime::now()?;
                 p99.push((with, self.tail_once()?));
+                idle.push((with, ProcessorTime::now()?.idle_percent_since(&before)));
                 if let Some(running) = running
                     && let Some(megabytes_per_second) = running.end()?
                 {
@@ -316,6 +320,9 @@ impl<'a> Turn<'a> {
             for (with, megabytes_per_second) in readers {
                 let measure = format!("tail{with}: MB/s of these readers");
                 self.add(&measure, megabytes_per_second);
+            }
+            for (with, percent) in idle {
+                self.add(&format!("tail{with}: idle processor time, %"), percent);
             }
         }
         self.add_memory("the cold readers")
@@ -343,12 +350,16 @@ impl<'a> Turn<'a> {
         ))
     }
 
-    /// Each reads its own partition repeatedly, until the standard input ends.
-    fn cold_readers(&self, launcher: Vec<String>) -> Result<Command> {
+    /// Each reads its own partition repeatedly, until the standard input ends. The rate, in MB/s, is that
+    /// of all readers together.
+    fn cold_readers(&self, launcher: Vec<String>, rate: Option<u32>) -> Result<Command> {
         let mut load = Load::on(self.setting.load_generator()?, &self.node);
         load.launcher = launcher;
+        let rate = rate.map_or_else(String::new, |rate| {
+            format!(" --megabytes-per-second {rate}")
+        });
         Ok(load.command(&format!(
-            "fetch --topic {PLAIN} --connections {COLD_READERS} --fetch-bytes 1048576 --until-input-ends"
+            "fetch --topic {PLAIN} --connections {COLD_READERS} --fetch-bytes 1048576 --until-input-ends{rate}"
         )))
     }
 

@@ -58,22 +58,7 @@ async fn refuses_for_a_while(
 ) {
     let server = FaultServer::start().await;
     let said = Said::listen();
-    let mut settings = settings_with(&[
-        (
-            "remote.log.storage.manager.class.name",
-            "io.aiven.kafka.tieredstorage.RemoteStorageManager",
-        ),
-        (
-            "rsm.config.storage.backend.class",
-            "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
-        ),
-        ("rsm.config.storage.s3.bucket.name", "bucket"),
-        ("rsm.config.storage.s3.region", "eu-1"),
-        ("rsm.config.storage.s3.endpoint.url", &server.endpoint),
-        ("rsm.config.storage.aws.access.key.id", "id"),
-        ("rsm.config.storage.aws.secret.access.key", "secret"),
-        ("rsm.config.chunk.size", "1000000"),
-    ]);
+    let mut settings = settings_with(&server.s3_settings());
     settings.extend_from_slice(more);
     let broker = TestBroker::start_with(&settings).await;
     broker.create_topic("tiered", 1, &SETTINGS).await;

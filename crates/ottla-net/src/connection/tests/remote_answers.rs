@@ -80,6 +80,10 @@ impl Service for Remote {
         })
     }
 
+    fn refuse_during_login(&self, request: MisplacedRequest) -> Option<Encoded> {
+        self.others.refuse_during_login(request)
+    }
+
     fn on_disconnected(self: &Arc<Self>, _: &Connection, _: bool) {}
 }
 

@@ -19,6 +19,7 @@ use ottla_security::{
     Acl, Action, CLUSTER_NAME, Client, Decision, Operation, PatternType, Principal, ResourceType,
     Rule, StandardAuthorizer, WILDCARD, host_address,
 };
+use ottla_types::ErrorCode;
 use serde_json::{Value, json};
 
 use super::audit::{self, AuditArgs};
@@ -32,6 +33,11 @@ use crate::tools::admin_client;
 
 /// How many decisions are read from the topic if no flag asks for them, so that it takes no time.
 const QUICK_DECISIONS: i64 = 100_000;
+
+/// How a user may run this command who may not yet.
+const RIGHTS: &str = "the user of this command needs Describe and DescribeConfigs on the cluster; an administrator \
+     allows it with `ottla acls --add --allow-principal User:NAME --operation Describe --operation DescribeConfigs \
+     --cluster`";
 
 /// Exit status when it cannot be found out.
 pub const UNKNOWN: u8 = 2;
@@ -82,6 +88,9 @@ pub(super) async fn run(args: &ExplainArgs) -> ExitCode {
 /// Prints why it cannot be found out.
 pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
     let reason = match error.downcast_ref::<ClientError>() {
+        Some(cluster) if cluster.code() == Some(ErrorCode::ClusterAuthorizationFailed) => {
+            format!("{cluster}; {RIGHTS}")
+        }
         Some(cluster) if cluster.code().is_some() => cluster.to_string(),
         _ => format!("{error:#}"),
     };
@@ -92,7 +101,8 @@ pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
 /// Prints the decisions. Returns whether everything is allowed.
 async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
     let principal = Principal::parse(args.principal.trim());
-    let principal = principal.map_err(|error| anyhow!("--principal: {error}"))?;
+    let principal = principal
+        .map_err(|error| anyhow!("--principal: {error}; write User:{}", args.principal.trim()))?;
     let actions = actions(args)?;
     let client = Client {
         principal: principal.as_str(),

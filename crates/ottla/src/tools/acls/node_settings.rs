@@ -2,6 +2,7 @@
 
 use ottla_client::admin::{ConfigResourceType, DescribedConfigs, EndpointType};
 use ottla_client::{Admin, ClientError};
+use ottla_types::ErrorCode;
 
 /// The value of a setting as a node reports it.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,6 +44,10 @@ pub(super) async fn read(admin: &Admin, nodes: EndpointType) -> anyhow::Result<N
 
 fn reason(error: &ClientError) -> String {
     match error.code() {
+        Some(ErrorCode::ClusterAuthorizationFailed) => format!(
+            "{}; it takes DescribeConfigs on the cluster",
+            error.broker_message()
+        ),
         Some(_) => error.broker_message(),
         None => error.to_string(),
     }

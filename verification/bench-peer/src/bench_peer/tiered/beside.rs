@@ -5,6 +5,9 @@
 //! broker: the same as the broker's; niceness 19; and idle, which leaves a processor at once when any
 //! other process wants it, as if readers and store were on other machines. Niceness is not enough for
 //! that: since Linux 6.6, a process that wakes up waits for the end of the slice of the running one.
+//!
+//! In use, readers and store do have machines of their own. So the readers are also measured at fixed
+//! rates, which leave processor time unused: what remains of the effect is not a lack of processors.
 
 use std::io::Read;
 use std::process::{ChildStdin, ChildStdout, Command};
@@ -33,10 +36,13 @@ pub enum Beside {
     Spinners(Priority),
     /// With [`Priority::Idle`], the store is idle too.
     ColdReaders(Priority),
+    /// Of normal priority. They read this many MB/s together.
+    PacedReaders(u32),
 }
 
-/// In the order of the measurement. Readers are last: the memory after them is measured too.
-pub const CASES: [(&str, Option<Beside>); 7] = [
+/// In the order of the measurement. Readers are last, those that read the most after the others: the
+/// memory after them is measured too.
+pub const CASES: [(&str, Option<Beside>); 9] = [
     ("", None),
     (
         " with spinning processes",
@@ -49,6 +55,14 @@ pub const CASES: [(&str, Option<Beside>); 7] = [
     (
         " with spinning processes of idle priority",
         Some(Beside::Spinners(Priority::Idle)),
+    ),
+    (
+        " with cold readers at 40 MB/s",
+        Some(Beside::PacedReaders(40)),
+    ),
+    (
+        " with cold readers at 100 MB/s",
+        Some(Beside::PacedReaders(100)),
     ),
     (
         " with cold readers",
@@ -88,11 +102,11 @@ pub enum Running {
 }
 
 impl Beside {
-    /// `readers` gives the command of the readers, from the words that start it. `store` is the
-    /// process of the store, if it has one.
+    /// `readers` gives the command of the readers, from the words that start it and the rate in MB/s.
+    /// `store` is the process of the store, if it has one.
     pub fn start(
         self,
-        readers: impl FnOnce(Vec<String>) -> Result<Command>,
+        readers: impl FnOnce(Vec<String>, Option<u32>) -> Result<Command>,
         store: Option<u32>,
     ) -> Result<Running> {
         let running = match self {
@@ -110,14 +124,11 @@ impl Beside {
                 if let Some(store) = idle_store {
                     set_policy(store, "--idle")?;
                 }
-                let mut command = readers(priority.launcher())?;
-                let (process, input, output) = OwnedChild::converse(&mut command)?;
-                Running::ColdReaders {
-                    process,
-                    input,
-                    output,
-                    idle_store,
-                }
+                Running::read(readers(priority.launcher(), None)?, idle_store)?
+            }
+            Beside::PacedReaders(megabytes_per_second) => {
+                let launcher = Priority::Normal.launcher();
+                Running::read(readers(launcher, Some(megabytes_per_second))?, None)?
             }
         };
         std::thread::sleep(BEGIN);
@@ -126,6 +137,16 @@ impl Beside {
 }
 
 impl Running {
+    fn read(mut command: Command, idle_store: Option<u32>) -> Result<Running> {
+        let (process, input, output) = OwnedChild::converse(&mut command)?;
+        Ok(Running::ColdReaders {
+            process,
+            input,
+            output,
+            idle_store,
+        })
+    }
+
     /// Fails if it has ended before. Returns the MB/s of readers.
     pub fn end(self) -> Result<Option<f64>> {
         match self {

@@ -1,9 +1,6 @@
 //! TLS and SASL against an Apache Kafka broker with secured listeners, which `cargo xtask client`
 //! starts and passes in the environment. Without one, only errors before the connection are tested.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,12 +1,6 @@
 //! Calls of a consumer besides reading: asynchronous commits, subscriptions by pattern, and
 //! wakeups.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,7 +11,7 @@ use ottla_client::{
 };
 use ottla_types::ErrorCode;
 
-use cluster::{Cluster, read, record};
+use crate::cluster::{Cluster, read, record};
 
 fn config(group: &str) -> ConsumerConfig {
     ConsumerConfig {

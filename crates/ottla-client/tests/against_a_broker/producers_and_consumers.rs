@@ -1,11 +1,5 @@
 //! Producer, consumer and admin client together, against a real broker.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +16,7 @@ use ottla_protocol::ApiKey;
 use ottla_records::{Compression, CompressionType};
 use ottla_types::ErrorCode;
 
-use cluster::{Cluster, read, record};
+use crate::cluster::{Cluster, read, record};
 
 impl Cluster {
     /// With frequent heartbeats.

@@ -4,12 +4,6 @@
 //! With a broker that does not support them, the error must say so, and which setting to use
 //! instead.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +15,7 @@ use ottla_client::{
 use ottla_protocol::ApiKey;
 use parking_lot::Mutex;
 
-use cluster::{Cluster, read, record};
+use crate::cluster::{Cluster, read, record};
 
 fn config(group: &str) -> ConsumerConfig {
     ConsumerConfig {

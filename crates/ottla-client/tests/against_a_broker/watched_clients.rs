@@ -1,11 +1,5 @@
 //! Metrics and interceptors of clients, against a real broker.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +13,7 @@ use ottla_client::{
 use ottla_protocol::ApiKey;
 use parking_lot::Mutex;
 
-use cluster::{Cluster, read, record};
+use crate::cluster::{Cluster, read, record};
 
 fn reader(cluster: &Cluster, group: &str) -> Consumer {
     let config = ConsumerConfig {

@@ -259,7 +259,10 @@ fn a_dry_run_names_the_clients_in_the_audit_topic_that_would_lose_something() {
 fn an_unknown_decision_is_neither_allowed_nor_denied() {
     let broker = broker().start();
     for (line, says) in [
-        ("explain --principal alice --topic t", "principalType"),
+        (
+            "explain --principal alice --topic t",
+            "principalType:principalName but got alice; write User:alice",
+        ),
         (
             "explain --principal User:a --topic t --host localhost",
             "not an IP address",

@@ -2,12 +2,6 @@
 //!
 //! Cargo builds them with the tests; `cargo xtask client` builds them first.
 
-// Tests make files and threads of their own.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-#[path = "support/cluster.rs"]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -19,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use cluster::{Cluster, read};
+use crate::cluster::{Cluster, read};
 
 const RECORDS: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -112,6 +112,49 @@ fn users_log_in_with_plain_and_scram() {
         refused.contains("Invalid username or password"),
         "{refused}"
     );
+    // What was tried, and the way out.
+    let tried = format!("logging in at {} with PLAIN as admin", broker.bootstrap());
+    for part in [&*tried, "check username and password in sasl.jaas.config"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // Once, and not for each line.
+    let flags = format!(
+        "--topic t --bootstrap-server {} --command-config {}",
+        broker.bootstrap(),
+        wrong.display()
+    );
+    for (more, unsent) in [("", "100 of 100 records were not sent."), (" --sync", "")] {
+        let line = format!("console-producer {flags}{more}");
+        let began = Instant::now();
+        let said = ToolOutput::of(&words(&line), &"line\n".repeat(100)).failed();
+        // The broker holds each of its answers back for 100 ms.
+        assert!(
+            began.elapsed() < Duration::from_secs(9),
+            "a login for each line"
+        );
+        let times = said.matches("Invalid username or password").count();
+        assert_eq!(times, 1, "{said}");
+        assert!(said.contains(unsent), "{said}");
+    }
+
+    // A user without rights learns which ones the explanation needs.
+    let alice = client(dir.path(), "SCRAM-SHA-512", "alice", "s");
+    let explain = "acls explain --principal User:alice --operation Read --topic t";
+    let needed = "acls --add --allow-principal User:NAME --operation Describe --operation DescribeConfigs --cluster";
+    let denied = fails(&broker, &alice, explain);
+    assert!(denied.contains(needed), "{denied}");
+    let half = "acls --add --allow-principal User:alice --operation Describe --cluster";
+    let whole = needed.replace("NAME", "alice");
+    for (rights, lacks_settings) in [(half, true), (&*whole, false)] {
+        succeeds(&broker, &admin, rights);
+        let ToolOutput {
+            status, out, err, ..
+        } = tool(&broker, &alice, explain);
+        assert_eq!(status, 1, "{out}{err}");
+        assert!(out.starts_with("denied: Read on Topic t"), "{out}");
+        let says_so = out.contains("; it takes DescribeConfigs on the cluster");
+        assert_eq!(says_so, lacks_settings, "{out}");
+    }
 
     // An ACL applies to the principal that it names.
     let acl = "acls --add --allow-principal User:alice --operation Describe --topic t";
