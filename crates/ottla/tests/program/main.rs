@@ -9,6 +9,7 @@ mod admin_tools;
 mod config_providers;
 mod console_clients;
 mod console_oidc;
+mod damaged_logs;
 mod measuring_tools;
 mod oauth;
 mod preflight;
