@@ -45,11 +45,7 @@ const LONGEST: [(&str, &str); 9] = [
 
 /// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
 /// `RUST_TEST_THREADS` says otherwise.
-const WAITING: [(&str, &str); 3] = [
-    ("ottla-broker", "ottla_broker"),
-    ("ottla", "program"),
-    ("ottla-client", "against_a_broker"),
-];
+const WAITING: [(&str, &str); 2] = [("ottla-broker", "ottla_broker"), ("ottla", "program")];
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 #[derive(clap::Args)]
