@@ -254,6 +254,13 @@ pub struct Ahead {
     prefetch: u64,
 }
 
+impl Ahead {
+    /// The number of the prefetch among all of the cache.
+    pub fn prefetch(&self) -> u64 {
+        self.prefetch
+    }
+}
+
 impl Drop for Ahead {
     fn drop(&mut self) {
         let mut state = self.cache.state.lock();
