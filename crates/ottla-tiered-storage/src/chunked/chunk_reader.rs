@@ -221,7 +221,7 @@ impl ChunkReader {
             let read = file.read(size);
             if let (Err(error), Some(cache)) = (&read, &cache) {
                 tracing::warn!("{error}; the chunk is fetched again");
-                cache.remove(&key);
+                cache.remove_file(&key, &file);
             }
             Ok(read.ok())
         };
