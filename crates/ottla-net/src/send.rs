@@ -53,6 +53,11 @@ const TURN_BYTES: u64 = 256 * 1024;
 /// The maximum that is encrypted at once: four TLS records of the maximum size, which is as much as
 /// rustls buffers.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Where a piece begins in its buffer. rustls copies each record of a piece into a buffer of its own, 5 bytes after the
+/// start of a page. With the piece itself at the start of a page, that copy runs at 3 GB/s instead of 45 on processors with
+/// a fast `rep movsb` (measured on AMD's Zen 3): each load seems to depend on the store before it, because the addresses
+/// have almost the same 12 low bits.
+const PIECE_OFFSET: usize = 2048;
 
 /// The unsent part of the responses of a connection.
 #[derive(Debug, Default)]
@@ -207,7 +212,8 @@ impl SendQueue {
                 sent += taken as u64;
             } else {
                 let filled = self.fill(&mut piece).await?;
-                stream.write_all(&piece[..filled]).await?;
+                let filled_piece = &piece[PIECE_OFFSET..PIECE_OFFSET + filled];
+                stream.write_all(filled_piece).await?;
                 sent += filled as u64;
             }
             self.drop_empty();
@@ -222,17 +228,17 @@ impl SendQueue {
         Ok(sent)
     }
 
-    /// Fills `piece` from the front of the queue, up to the size of a piece or to a buffer that is
-    /// as large as one.
+    /// Fills `piece` from [`PIECE_OFFSET`] on, from the front of the queue, up to the size of a piece or to
+    /// a buffer that is as large as one.
     async fn fill(&mut self, piece: &mut Vec<u8>) -> io::Result<usize> {
         let waiting: u64 = self.chunks.iter().take(MAX_SLICES).map(Chunk::len).sum();
         let size = waiting.min(PIECE_BYTES as u64) as usize;
-        if piece.len() < size {
-            piece.resize(size, 0);
+        if piece.len() < PIECE_OFFSET + size {
+            piece.resize(PIECE_OFFSET + size, 0);
         }
         let mut filled = 0;
         while filled < size {
-            let room = &mut piece[filled..size];
+            let room = &mut piece[PIECE_OFFSET + filled..PIECE_OFFSET + size];
             filled += match self.chunks.front_mut() {
                 Some(Chunk::Bytes(bytes)) if bytes.len() >= PIECE_BYTES && filled > 0 => break,
                 Some(Chunk::Bytes(bytes)) => {

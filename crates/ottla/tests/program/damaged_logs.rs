@@ -88,7 +88,8 @@ async fn requests_for_damaged_records_log_one_line_a_minute() {
     log.write_all_at(&[0; 61], 0).expect("a damaged header");
 
     let client = client(&broker).await;
-    let metadata = client.refresh_metadata(Some(&[TOPIC.to_owned()]), false);
+    let topics = [TOPIC.to_owned()];
+    let metadata = client.refresh_metadata(Some(&topics), false);
     let topic_id = metadata.await.expect("an answer").topics[TOPIC].topic_id;
     for _ in 0..REQUESTS {
         assert_eq!(fetch(&client, topic_id).await, ErrorCode::CorruptMessage);
