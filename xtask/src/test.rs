@@ -239,8 +239,8 @@ const SUITES: &[Suite] = &[
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
     // Longest first, so that no long one runs alone at the end. `tiered` and `client` need the programs
     // of `test-build`, so they are later than their length says.
-    suite(Either, "console-page", "the console page in a browser: changes, keys, hostile contents", CONSOLE_PAGE, || conformance(&["console-page", "--measuring", "false"])),
     suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
+    suite(Either, "console-page", "the console page in a browser: changes, keys, hostile contents", CONSOLE_PAGE, || conformance(&["console-page", "--measuring", "false"])),
     suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),

@@ -126,11 +126,14 @@ public final class LoginSteps {
             "ALLOCATE_PRODUCER_IDS", "CONSUMER_GROUP_HEARTBEAT", "CONTROLLER_REGISTRATION",
             "GET_TELEMETRY_SUBSCRIPTIONS", "PUSH_TELEMETRY", "ASSIGN_REPLICAS_TO_DIRS", "LIST_CONFIG_RESOURCES",
             "SHARE_GROUP_HEARTBEAT", "SHARE_FETCH", "SHARE_ACKNOWLEDGE", "ADD_RAFT_VOTER", "REMOVE_RAFT_VOTER",
-            "UPDATE_RAFT_VOTER", "STREAMS_GROUP_HEARTBEAT", "DELETE_SHARE_GROUP_OFFSETS", "METADATA",
-            "FIND_COORDINATOR")) {
-            ApiKeys api = ApiKeys.valueOf(name);
-            for (short version : new TreeSet<>(List.of(api.oldestVersion(), api.latestVersion()))) {
-                misplaced(api, version, api.messageType.newRequest());
+            "UPDATE_RAFT_VOTER", "STREAMS_GROUP_HEARTBEAT", "DELETE_SHARE_GROUP_OFFSETS",
+            "ALTER_SHARE_GROUP_OFFSETS", "METADATA", "FIND_COORDINATOR")) {
+            misplaced(ApiKeys.valueOf(name));
+        }
+        for (ApiKeys api : ApiKeys.values()) {
+            // Since Apache Kafka 4.4.
+            if (List.of("STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE", "UNREGISTER_CONTROLLER").contains(api.name())) {
+                misplaced(api);
             }
         }
         misplaced(ApiKeys.OFFSET_FETCH, 2, new OffsetFetchRequestData());
@@ -152,6 +155,12 @@ public final class LoginSteps {
         sasl("handshake, versions of a version that is not there", raw -> raw.handshake(1, PLAIN),
             raw -> raw.versions(99, "a"));
         sasl("handshake without headers, metadata", raw -> raw.handshake(0, PLAIN), RawLogin::metadata);
+    }
+
+    private void misplaced(ApiKeys api) {
+        for (short version : new TreeSet<>(List.of(api.oldestVersion(), api.latestVersion()))) {
+            misplaced(api, version, api.messageType.newRequest());
+        }
     }
 
     private void misplaced(ApiKeys api, int version, ApiMessage request) {

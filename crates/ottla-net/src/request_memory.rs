@@ -136,6 +136,18 @@ impl RequestMemory {
         taken.expect("the semaphore is never closed")
     }
 
+    /// Like [`take`](Self::take), but if there is no room, one caller at a time exceeds the budget. So it
+    /// does not wait for memory that is given back only after its own work has ended. The caller should
+    /// hold nothing else of the budget.
+    pub async fn take_or_exceed(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let beyond = Arc::clone(&self.beyond).acquire_owned();
+        ottla_sync::select! {
+            biased;
+            units = self.take(bytes) => units,
+            beyond = beyond => beyond.expect("the semaphore is never closed"),
+        }
+    }
+
     /// Returns everything except `bytes` of a reservation.
     pub fn keep(taken: &mut OwnedSemaphorePermit, bytes: usize) {
         let kept = bytes.div_ceil(UNIT_BYTES);
@@ -210,6 +222,38 @@ mod tests {
         }
         assert!(!memory.is_scarce());
         assert_eq!(third.unread(), 4 * 1024);
+    }
+
+    #[tokio::test]
+    async fn one_reservation_at_a_time_may_exceed_the_budget() {
+        let memory = RequestMemory::new(10 * 1024);
+        let all = memory.take_or_exceed(100 * 1024).await;
+        assert_eq!(
+            memory.available_bytes(),
+            0,
+            "within the budget if there is room"
+        );
+        drop(all);
+        let within = memory.take(8 * 1024).await;
+        let beyond = memory.take_or_exceed(100 * 1024).await;
+        assert_eq!(memory.available_bytes(), 2 * 1024);
+        let soon = Duration::from_millis(20);
+        let waits = memory.take_or_exceed(4 * 1024);
+        tokio::pin!(waits);
+        let waiting = ottla_sync::time::timeout(soon, &mut waits).await;
+        assert!(waiting.is_err(), "another one exceeds it");
+        drop(beyond);
+        let mut beyond = waits.await;
+        assert_eq!(memory.available_bytes(), 2 * 1024);
+        RequestMemory::keep(&mut beyond, 4 * 1024);
+        let waits = memory.take_or_exceed(4 * 1024);
+        tokio::pin!(waits);
+        let waiting = ottla_sync::time::timeout(soon, &mut waits).await;
+        assert!(waiting.is_err(), "it still does");
+        drop(within);
+        let _within = waits.await;
+        assert_eq!(memory.available_bytes(), 6 * 1024);
+        assert!(!memory.is_scarce());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use ottla_records::legacy::AnyBatch;
-use ottla_records::{BatchError, BatchPrefix};
+use ottla_records::{BatchError, BatchHeader, BatchPrefix};
 use ottla_tiered_storage::{RemoteStorageError, SegmentStream};
 use ottla_types::Offset;
 
@@ -27,6 +27,9 @@ pub enum BatchesError {
     Cut(usize),
     #[error("it is damaged: a batch claims to have {size} bytes, more than {limit}")]
     TooLarge { size: usize, limit: usize },
+    /// To be read again, when so much is reserved.
+    #[error("its first batch has {0} bytes, more than are reserved")]
+    NotReserved(usize),
 }
 
 /// How much `find_batches` reads.
@@ -35,6 +38,9 @@ pub struct BatchLimits {
     pub max_bytes: usize,
     /// The first batch is returned whole even if it exceeds `max_bytes`.
     pub min_one: bool,
+    /// The part of the budget for remote reads that the reader holds, at least `max_bytes`. A larger first
+    /// batch is not read.
+    pub reserved_bytes: usize,
     /// A batch that claims to be larger is damaged. Otherwise a wrong length would make the rest of
     /// the segment be held in memory.
     pub max_batch_bytes: usize,
@@ -44,60 +50,80 @@ pub struct BatchLimits {
 
 /// Reads the stream up to `max_bytes` from the first batch whose last offset is at least `offset`.
 /// Ends before a damaged batch, unless that is the first. `None` if there is no such batch before the
-/// end.
+/// end. Of the batches before, only the headers are held in memory.
 pub async fn find_batches(
-    mut stream: SegmentStream,
+    stream: SegmentStream,
     offset: Offset,
     limits: BatchLimits,
 ) -> Result<Option<FoundBatches>, BatchesError> {
     let BatchLimits {
         max_bytes,
         min_one,
+        reserved_bytes,
         max_batch_bytes,
         end: log_end,
     } = limits;
+    let mut source = Source {
+        stream,
+        rest: Bytes::new(),
+    };
     let mut buffer = BytesMut::new();
     let mut skipped = 0;
-    let (base_offset, first_bytes) = loop {
-        if let Some(size) = whole_batch(&buffer, max_batch_bytes)? {
-            let prefix = BatchPrefix::parse(&buffer)?;
-            let batch = AnyBatch::read(&mut Bytes::copy_from_slice(&buffer[..size]))?;
-            if prefix.base_offset >= log_end {
-                return Ok(None);
-            }
-            if batch.last_offset() >= offset {
-                break (prefix.base_offset, size);
-            }
-            let _ = buffer.split_to(size);
-            skipped += size as u64;
-            continue;
+    let (prefix, first_bytes) = loop {
+        source.fill(&mut buffer, BatchPrefix::SIZE).await?;
+        if buffer.is_empty() {
+            return Ok(None);
         }
-        match stream.next().await {
-            Some(part) => buffer.extend_from_slice(&part?),
-            None if buffer.is_empty() => return Ok(None),
+        let Some(size) = batch_size(&buffer, max_batch_bytes)? else {
             // The reader would go on with the next segment, and the records would be lost silently.
-            None => return Err(BatchesError::Cut(buffer.len())),
+            return Err(BatchesError::Cut(buffer.len()));
+        };
+        let header = size.min(BatchHeader::SIZE);
+        if !source.fill(&mut buffer, header).await? {
+            return Err(BatchesError::Cut(buffer.len()));
         }
+        let prefix = BatchPrefix::parse(&buffer)?;
+        let last_offset = match prefix.magic {
+            0 | 1 => prefix.base_offset,
+            _ => BatchHeader::parse(&buffer)?.last_offset(),
+        };
+        if prefix.base_offset >= log_end {
+            return Ok(None);
+        }
+        if last_offset >= offset {
+            break (prefix, size);
+        }
+        let missing = source.skip(size - buffer.len()).await?;
+        if missing > 0 {
+            return Err(BatchesError::Cut(size - missing));
+        }
+        buffer.clear();
+        skipped += size as u64;
     };
     let found = |records| FoundBatches {
-        base_offset,
+        base_offset: prefix.base_offset,
         skipped,
         records,
     };
     if first_bytes > max_bytes && !min_one {
         return Ok(Some(found(Bytes::new())));
     }
-    let limit = max_bytes.max(first_bytes);
-    while buffer.len() < limit {
-        match stream.next().await {
-            Some(part) => buffer.extend_from_slice(&part?),
-            None => break,
-        }
+    if first_bytes > reserved_bytes {
+        return Err(BatchesError::NotReserved(first_bytes));
     }
+    buffer.reserve(first_bytes - buffer.len());
+    if !source.fill(&mut buffer, first_bytes).await? {
+        return Err(BatchesError::Cut(buffer.len()));
+    }
+    if prefix.magic < 2 {
+        // A message of an older format. Its fields are checked too.
+        AnyBatch::read(&mut Bytes::copy_from_slice(&buffer))?;
+    }
+    source.fill(&mut buffer, max_bytes).await?;
     let mut end = first_bytes;
-    while let Ok(Some(size)) = whole_batch(&buffer[end..], max_batch_bytes) {
+    while let Ok(Some(size)) = batch_size(&buffer[end..], max_batch_bytes) {
         let prefix = BatchPrefix::parse(&buffer[end..])?;
-        if end + size > limit || prefix.base_offset >= log_end {
+        if end + size > buffer.len() || prefix.base_offset >= log_end {
             break;
         }
         end += size;
@@ -111,8 +137,55 @@ pub async fn find_batches(
     Ok(Some(found(buffer.freeze())))
 }
 
-/// The size of the batch at the front, if it is complete.
-fn whole_batch(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, BatchesError> {
+/// A stream whose parts are taken piece by piece.
+struct Source {
+    stream: SegmentStream,
+    /// Of the last part.
+    rest: Bytes,
+}
+
+impl Source {
+    /// The next bytes, at most this many. `None` at the end.
+    async fn next(&mut self, at_most: usize) -> Result<Option<Bytes>, RemoteStorageError> {
+        while self.rest.is_empty() {
+            match self.stream.next().await {
+                Some(part) => self.rest = part?,
+                None => return Ok(None),
+            }
+        }
+        let size = self.rest.len().min(at_most);
+        Ok(Some(self.rest.split_to(size)))
+    }
+
+    /// Reads until the buffer has this many bytes. False if the stream ends before.
+    async fn fill(
+        &mut self,
+        buffer: &mut BytesMut,
+        size: usize,
+    ) -> Result<bool, RemoteStorageError> {
+        while buffer.len() < size {
+            match self.next(size - buffer.len()).await? {
+                Some(bytes) => buffer.extend_from_slice(&bytes),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Skips bytes. Returns how many of them are missing, because the stream ends before.
+    async fn skip(&mut self, mut bytes: usize) -> Result<usize, RemoteStorageError> {
+        while bytes > 0 {
+            match self.next(bytes).await? {
+                Some(skipped) => bytes -= skipped.len(),
+                None => break,
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The size of the batch at the front, as it claims. `None` if its prefix is not complete.
+fn batch_size(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, BatchesError> {
     if bytes.len() < BatchPrefix::SIZE {
         return Ok(None);
     }
@@ -121,7 +194,7 @@ fn whole_batch(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, Ba
         let limit = max_batch_bytes;
         return Err(BatchesError::TooLarge { size, limit });
     }
-    Ok((bytes.len() >= size).then_some(size))
+    Ok(Some(size))
 }
 
 #[cfg(test)]
@@ -163,6 +236,7 @@ mod tests {
         let limits = BatchLimits {
             max_bytes,
             min_one,
+            reserved_bytes: MAX_BATCH_BYTES.max(max_bytes),
             max_batch_bytes: MAX_BATCH_BYTES,
             end: Offset(i64::MAX),
         };
@@ -198,6 +272,7 @@ mod tests {
             let limits = BatchLimits {
                 max_bytes: 1 << 20,
                 min_one: true,
+                reserved_bytes: 1 << 20,
                 max_batch_bytes: MAX_BATCH_BYTES,
                 end: Offset(end),
             };
@@ -208,6 +283,38 @@ mod tests {
         assert_eq!(found.records, segment[..2].concat());
         assert_eq!(find(120, 120).await, None);
         assert_eq!(find(115, 110).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_first_batch_that_is_larger_than_what_is_reserved_is_not_read() {
+        let segment = segment();
+        let size = segment[0].len();
+        let find = async |offset: i64, min_one: bool, reserved_bytes: usize| {
+            let limits = BatchLimits {
+                max_bytes: 10,
+                min_one,
+                reserved_bytes,
+                max_batch_bytes: MAX_BATCH_BYTES,
+                end: Offset(i64::MAX),
+            };
+            // Only what tells the size of the third batch is there.
+            let bytes = segment[..2].concat();
+            let bytes = [&bytes[..], &segment[2][..BatchHeader::SIZE]].concat();
+            find_batches(in_parts(&bytes), Offset(offset), limits).await
+        };
+        for offset in [105, 125] {
+            let found = find(offset, true, size - 1).await;
+            assert!(
+                matches!(found, Err(BatchesError::NotReserved(bytes)) if bytes == size),
+                "{found:?}"
+            );
+            let found = find(offset, false, 10).await.unwrap().unwrap();
+            assert!(found.records.is_empty());
+        }
+        let found = find(105, true, size).await.unwrap().unwrap();
+        assert_eq!(found.records, segment[0]);
+        let found = find(125, true, size).await;
+        assert!(matches!(found, Err(BatchesError::Cut(BatchHeader::SIZE))));
     }
 
     #[tokio::test]
@@ -226,6 +333,13 @@ mod tests {
                 "{found:?}"
             );
         }
+        // Also one that is skipped.
+        let found = find_in(&bytes[..third - 1], 125, 1 << 20, true).await;
+        let rest = segment[1].len() - 1;
+        assert!(
+            matches!(found, Err(BatchesError::Cut(cut)) if cut == rest),
+            "{found:?}"
+        );
     }
 
     #[tokio::test]

@@ -113,6 +113,10 @@ struct Reader<'a> {
     log: LogReader,
     /// The turn to read, which the work at the store holds too.
     permit: Permit,
+    /// Its part of the budget for remote reads.
+    memory: Option<OwnedSemaphorePermit>,
+    /// The bytes that this is for.
+    reserved_bytes: usize,
 }
 
 impl RemoteTier {
@@ -181,14 +185,17 @@ impl RemoteTier {
             max_bytes: request.max_bytes.min(self.memory.total_bytes()),
             ..request
         };
-        let mut memory = self.memory.take(request.max_bytes.max(1)).await;
+        let mut reader = self.reader(partition, permit);
+        reader.reserve(request.max_bytes.max(1)).await;
         let began = ottla_sync::time::now();
-        let read = self.reader(partition, permit).read(request).await;
+        let read = reader.read(request).await;
         let took = ottla_sync::time::elapsed(began);
         self.context.metrics.on_remote_read(took);
         let mut read = read?;
-        RequestMemory::keep(&mut memory, read.records.len());
-        read.memory = Some(memory);
+        read.memory = reader.memory.take();
+        if let Some(memory) = &mut read.memory {
+            RequestMemory::keep(memory, read.records.len());
+        }
         self.count_fetched(read.records.len() as u64);
         Ok(read)
     }
@@ -199,6 +206,8 @@ impl RemoteTier {
             remote: self,
             partition: remote_partition(partition),
             log: partition.reader().clone(),
+            memory: None,
+            reserved_bytes: 0,
         }
     }
 
@@ -214,9 +223,9 @@ impl RemoteTier {
         let Some(Ok(view)) = view else {
             return Err(RemoteReadError::NotReady);
         };
-        let reader = self.reader(partition, self.turn_to_read().await);
+        let mut reader = self.reader(partition, self.turn_to_read().await);
         let key = partition.topic_id_partition();
-        let _memory = self.memory.take(SEARCH_BYTES).await;
+        reader.reserve(SEARCH_BYTES).await;
         let (mut from, mut stopped_at) = (from, None);
         loop {
             let search = self.metadata.with_cache(key, |cache| {
@@ -244,6 +253,23 @@ impl RemoteTier {
 }
 
 impl Reader<'_> {
+    /// Waits for memory for this many bytes. What it has before is given back first: two readers that
+    /// each hold a part would otherwise wait for each other.
+    async fn reserve(&mut self, bytes: usize) {
+        self.memory = None;
+        self.memory = Some(self.remote.memory.take(bytes).await);
+        self.reserved_bytes = bytes;
+    }
+
+    /// The same for a batch that is larger than what the read was to return. One such batch at a time
+    /// may exceed the budget. Otherwise it could wait for records of other partitions that leave only
+    /// in the same response.
+    async fn reserve_for_batch(&mut self, bytes: usize) {
+        self.memory = None;
+        self.memory = Some(self.remote.memory.take_or_exceed(bytes).await);
+        self.reserved_bytes = bytes;
+    }
+
     fn metadata(&self, segment: &RemoteSegment) -> RemoteLogSegmentMetadata {
         RemoteLogSegmentMetadata {
             partition: self.partition.clone(),
@@ -256,7 +282,8 @@ impl Reader<'_> {
             BatchesError::Store(error) => RemoteReadError::Store(error),
             error @ (BatchesError::Damaged(_)
             | BatchesError::Cut(_)
-            | BatchesError::TooLarge { .. }) => RemoteReadError::Damaged {
+            | BatchesError::TooLarge { .. }
+            | BatchesError::NotReserved(_)) => RemoteReadError::Damaged {
                 partition: self.partition.clone(),
                 segment: segment.id,
                 cause: error.to_string(),
@@ -273,10 +300,11 @@ impl Reader<'_> {
         most.max(LEAST_BATCH_LIMIT)
     }
 
-    async fn read(&self, request: RemoteRequest) -> Result<RemoteRecords, RemoteReadError> {
+    async fn read(&mut self, request: RemoteRequest) -> Result<RemoteRecords, RemoteReadError> {
         let epochs = tiered_epochs(&self.log.leader_epochs());
         let key = self.partition.topic_id_partition();
-        let metadata = &self.remote.metadata;
+        let remote = self.remote;
+        let metadata = &remote.metadata;
         let (mut read, mut effect) = metadata.with_cache(key, |cache| {
             let cache = cache.ok_or(RemoteReadError::NotReady)?;
             let offset = request.offset;
@@ -328,25 +356,33 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the batches that begin before the end of the range, from the one that has its start on.
+    /// Reads the batches that begin before the end of the range, from the one that has its start on. If
+    /// that is larger than what is reserved, it is reserved and read again. The reader must hold no
+    /// records: others may wait until they are gone.
     async fn read_segment(
-        &self,
+        &mut self,
         segment: &RemoteSegment,
         range: Range<Offset>,
         request: RemoteRequest,
     ) -> Result<Option<(Bytes, ReadEvent)>, RemoteReadError> {
-        let limits = BatchLimits {
-            max_bytes: request.max_bytes,
-            min_one: request.min_one,
-            max_batch_bytes: self.max_batch_bytes(),
-            end: range.end,
-        };
-        let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
-        let permit = self.permit.clone();
-        let reading =
-            async move { read_batches(&stores, &permit, &metadata, range.start, limits).await };
-        let read = self.remote.stores.run(&self.permit, reading).await;
-        read.map_err(|error| self.damaged(segment, error))
+        loop {
+            let limits = BatchLimits {
+                max_bytes: request.max_bytes,
+                min_one: request.min_one,
+                reserved_bytes: self.reserved_bytes,
+                max_batch_bytes: self.max_batch_bytes(),
+                end: range.end,
+            };
+            let offset = range.start;
+            let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
+            let permit = self.permit.clone();
+            let reading =
+                async move { read_batches(&stores, &permit, &metadata, offset, limits).await };
+            match self.remote.stores.run(&self.permit, reading).await {
+                Err(BatchesError::NotReserved(bytes)) => self.reserve_for_batch(bytes).await,
+                read => return read.map_err(|error| self.damaged(segment, error)),
+            }
+        }
     }
 
     async fn collect_aborted(
@@ -400,13 +436,13 @@ impl Reader<'_> {
     }
 
     async fn find_in(
-        &self,
+        &mut self,
         segment: RemoteSegment,
         timestamp: Timestamp,
         from: Offset,
     ) -> Result<Option<TimestampLookup>, RemoteReadError> {
         let metadata = self.metadata(&segment);
-        let stores = &self.remote.stores;
+        let stores = Arc::clone(&self.remote.stores);
         let times = stores
             .index(&self.permit, &metadata, IndexType::Timestamp)
             .await?;
@@ -416,16 +452,11 @@ impl Reader<'_> {
             max_record_bytes: self.log.config().max_decompressed_record_bytes(),
             max_decompressed_bytes: self.max_batch_bytes(),
         };
-        let unreadable = |error: BatchError| match error {
-            BatchError::RecordTooLarge { .. } => {
-                RemoteReadError::Local(ottla_log::ReadError::RecordTooLarge {
-                    segment_base_offset: segment.start_offset,
-                    reason: error.to_string(),
-                })
-            }
-            error => self.damaged(&segment, BatchesError::Damaged(error)),
-        };
         while next <= segment.end_offset {
+            // The batch before may have been a large one.
+            if self.reserved_bytes > SEARCH_BYTES {
+                self.reserve(SEARCH_BYTES).await;
+            }
             let request = RemoteRequest {
                 offset: next,
                 max_bytes: SEARCH_BYTES,
@@ -440,7 +471,7 @@ impl Reader<'_> {
             // It may decompress a thousand batches.
             let searching = async move { search(records, next, timestamp, from, limits) };
             let searched = stores.run(&self.permit, searching).await;
-            match searched.map_err(unreadable)? {
+            match searched.map_err(|error| self.unreadable(&segment, error))? {
                 Searched::Before(after) => next = after,
                 Searched::Found(offset, timestamp) => {
                     let epochs = self.log.leader_epochs();
@@ -453,6 +484,19 @@ impl Reader<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// An error of a search by time.
+    fn unreadable(&self, segment: &RemoteSegment, error: BatchError) -> RemoteReadError {
+        match error {
+            BatchError::RecordTooLarge { .. } => {
+                RemoteReadError::Local(ottla_log::ReadError::RecordTooLarge {
+                    segment_base_offset: segment.start_offset,
+                    reason: error.to_string(),
+                })
+            }
+            error => self.damaged(segment, BatchesError::Damaged(error)),
+        }
     }
 }
 
@@ -469,7 +513,8 @@ async fn read_batches(
         .await?;
     let index = OffsetIndex::new(metadata.segment.start_offset, &index);
     let position = index.position(offset);
-    let stream = fetch_from(&stores.store(permit), metadata, position, limits.max_bytes).await?;
+    let wanted = limits.max_bytes.max(limits.reserved_bytes);
+    let stream = fetch_from(&stores.store(permit), metadata, position, wanted).await?;
     let found = find_batches(stream, offset, limits).await?;
     Ok(found.map(|found| {
         let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));

@@ -102,14 +102,21 @@ fn the_journal_names_the_seed_of_a_process_that_ended_in_a_run() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let journal = folder.join(format!("seeds-{}", std::process::id()));
     std::fs::write(&journal, "").expect("a journal");
-    let program = std::env::current_exe().expect("this program");
-    let output = std::process::Command::new(program)
-        .args(["--exact", NAME, "--test-threads", "2"])
-        .env(ENDS, "1")
-        .env("OTTLA_SEED_JOURNAL", &journal)
-        .output()
-        .expect("it starts");
-    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let end_with = |journal: &std::path::Path| {
+        let program = std::env::current_exe().expect("this program");
+        let output = std::process::Command::new(program)
+            .args(["--exact", NAME, "--test-threads", "2"])
+            .env(ENDS, "1")
+            .env("OTTLA_SEED_JOURNAL", journal)
+            .output()
+            .expect("it starts");
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+    };
+    end_with(&journal);
+    // A journal that cannot be opened, and one that cannot be written, fail no run.
+    end_with(folder);
+    #[cfg(target_os = "linux")]
+    end_with(std::path::Path::new("/dev/full"));
     let written = std::fs::read_to_string(&journal).expect("the journal");
     std::fs::remove_file(&journal).expect("the journal is there");
     let words: Vec<&str> = written.split_whitespace().collect();

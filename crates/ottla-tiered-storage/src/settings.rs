@@ -61,7 +61,7 @@ pub struct ChunkedSettings {
     pub encryption: Option<EncryptionSettings>,
     pub custom_metadata_fields: Vec<CustomMetadataField>,
     pub upload_bytes_per_second: Option<u64>,
-    /// `size` is a number of manifests.
+    /// `size` is a number of manifests. What they take in memory is limited too.
     pub manifest_cache: CacheSettings,
     pub indexes_cache: CacheSettings,
     /// None: chunks are shared while they are fetched, and not kept.

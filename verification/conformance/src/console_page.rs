@@ -13,10 +13,10 @@ pub mod steps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::JoinHandle;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain, workspace};
@@ -24,6 +24,10 @@ use ottla_workspace::{process, toolchain, workspace};
 use page::Page;
 use servers::{Kind, PAGE, Server};
 use steps::{Needs, Step, Transcript};
+
+/// Plays that run in parallel, except those that measure times. Most of its time, a play waits: for the
+/// start of its server and its browser, and for the page, which asks its server every few seconds.
+const AT_ONCE: usize = 2;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -80,43 +84,50 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     ensure!(!plays.is_empty(), "no transcript is left by the options");
-    let mut tally = Tally::default();
-    let mut ahead = None;
-    for (index, play) in plays.iter().enumerate() {
-        let server = match ahead.take() {
-            Some(starting) => joined(starting),
-            None => Server::start(&play.transcript.server, play.kind),
-        };
-        // Kafka starts while the same transcript is played against Ottla, not while a mock is
-        // played with, whose transcripts measure times.
-        let next = plays.get(index + 1);
-        if let Some(next) = next.filter(|it| it.kind == Kind::Kafka) {
-            let (needs, kind) = (next.transcript.server.clone(), next.kind);
-            ahead = Some(std::thread::spawn(move || Server::start(&needs, kind)));
-        }
-        let outcome = server.and_then(|server| perform(play, server, &axe, &shots));
-        match &outcome {
-            Ok(()) => println!("ok   {}: {} steps", play.name, play.transcript.steps.len()),
-            Err(error) => println!("FAIL {}: {error:#}", play.name),
-        }
-        tally.add(Tally::of(outcome.is_ok()));
-    }
+    let (measuring, others): (Vec<Play>, Vec<Play>) = plays
+        .into_iter()
+        .partition(|play| play.transcript.measures());
+    let mut tally = play_all(&others, AT_ONCE, &axe, &shots);
+    tally.add(play_all(&measuring, 1, &axe, &shots));
     println!("{tally}");
     ensure!(tally.failed == 0, "the page of the console has failed");
     Ok(())
 }
 
-/// The brokers that a transcript is played against. Kafka comes right after Ottla.
+/// Plays in order, `at_once` in parallel.
+fn play_all(plays: &[Play], at_once: usize, axe: &str, shots: &Path) -> Tally {
+    let next = Mutex::new(plays.iter());
+    let work = || {
+        let mut tally = Tally::default();
+        loop {
+            let Some(play) = next.lock().expect("no holder panics").next() else {
+                return tally;
+            };
+            let server = Server::start(&play.transcript.server, play.kind);
+            let outcome = server.and_then(|server| perform(play, server, axe, shots));
+            match &outcome {
+                Ok(()) => println!("ok   {}: {} steps", play.name, play.transcript.steps.len()),
+                Err(error) => println!("FAIL {}: {error:#}", play.name),
+            }
+            tally.add(Tally::of(outcome.is_ok()));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        let mut total = Tally::default();
+        for worker in workers {
+            total.add(worker.join().expect("no worker panics"));
+        }
+        total
+    })
+}
+
+/// The brokers that a transcript is played against.
 fn kinds(needs: &Needs) -> &'static [Kind] {
     match needs {
         Needs::Brokers(_) => &[Kind::Ottla, Kind::Kafka],
         Needs::Mock(_) => &[Kind::Ottla],
     }
-}
-
-fn joined(starting: JoinHandle<Result<Server>>) -> Result<Server> {
-    let ended = starting.join();
-    ended.unwrap_or_else(|_| Err(anyhow!("the start of a server panicked")))
 }
 
 fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {

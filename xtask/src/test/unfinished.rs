@@ -43,11 +43,14 @@ fn running_tests<'a>(listed: &'a str, printed: &str, threads: usize) -> Vec<&'a 
     names.take(threads).collect()
 }
 
-/// `test NAME ... OUTCOME`. With one thread, libtest prints the name before the test starts.
+/// `test NAME ... OUTCOME`. With one thread, libtest prints the name before the test starts, so that
+/// the last words of a process may follow it on the line.
 fn ended_test(line: &str) -> Option<&str> {
-    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ...")?;
+    const OUTCOMES: [&str; 3] = ["ok", "FAILED", "ignored"];
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let has_ended = OUTCOMES.iter().any(|known| outcome.starts_with(known));
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
-    (!outcome.trim().is_empty()).then_some(name)
+    has_ended.then_some(name)
 }
 
 /// The runs that a journal begins and does not end.
@@ -70,9 +73,9 @@ fn begun(line: &str) -> Option<(&str, &str, &str)> {
     Some((thread, seed, name))
 }
 
-/// The last lines that are not of the harness.
+/// The last lines without those about tests that have ended.
 fn last_lines(printed: &str) -> Vec<&str> {
-    let is_other = |line: &&str| !line.trim().is_empty() && !line.starts_with("test ");
+    let is_other = |line: &&str| !line.trim().is_empty() && ended_test(line).is_none();
     let lines: Vec<&str> = printed.lines().filter(is_other).collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].to_vec()
 }
@@ -93,6 +96,13 @@ mod tests {
         let one_thread =
             "running 5 tests\ntest a::one ... ignored, needs a server\ntest a::two ... ";
         assert_eq!(running_tests(LISTED, one_thread, 1), ["a::two"]);
+        let last_words = "running 5 tests\ntest a::one ... ok\ntest a::two ... memory is used up\n";
+        assert_eq!(running_tests(LISTED, last_words, 1), ["a::two"]);
+        let last = last_lines(last_words);
+        assert_eq!(
+            last,
+            ["running 5 tests", "test a::two ... memory is used up"]
+        );
         assert!(!has_harness("listening\n"));
     }
 

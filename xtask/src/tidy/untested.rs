@@ -1,31 +1,36 @@
-//! Programs with `test = false`, which save the build of a test program: they must have no tests,
-//! which would not run.
+//! Tests that do not run, which nothing else reports: those of targets with `test = false`, which
+//! saves the build of a test program, and those of files that no module declares.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::complaint::Complaint;
-use super::source_file::SourceFile;
+use super::source_file::{SourceFile, is_rust};
 
 pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
     let packages = metadata["packages"].as_array();
     let packages = packages.context("cargo metadata without packages")?;
     let targets = packages.iter().filter_map(|it| it["targets"].as_array());
-    let untested: Vec<&str> = targets
-        .flatten()
-        .filter(|target| target["kind"][0] == "bin" && target["test"] == false)
-        .filter_map(|target| target["src_path"].as_str())
-        .collect();
-    let is_untested = |file: &&SourceFile| {
-        let path = format!("/{}", file.path);
-        untested.iter().any(|source| source.ends_with(&path))
+    let untested = targets.flatten().filter(|target| target["test"] == false);
+    let sources = |kinds: &'static [&'static str]| {
+        let is_meant = move |target: &&Value| kinds.iter().any(|kind| target["kind"][0] == *kind);
+        let meant = untested.clone().filter(is_meant);
+        let sources: Vec<&str> = meant
+            .filter_map(|target| target["src_path"].as_str())
+            .collect();
+        sources
     };
     let mut complaints = Vec::new();
+    let programs = sources(&["bin"]);
+    let is_untested = |file: &&SourceFile| {
+        let path = format!("/{}", file.path);
+        programs.iter().any(|source| source.ends_with(&path))
+    };
     for file in files.iter().filter(is_untested) {
-        let hides =
-            |line: &&str| line.starts_with("mod ") || line.trim_start().starts_with("#[test");
-        for line in file.text.lines().filter(hides) {
+        for line in file.text.lines().filter(|line| hides_tests(line)) {
             complaints.push(Complaint::new(
                 &file.path,
                 format!(
@@ -35,12 +40,88 @@ pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
             ));
         }
     }
+    for source in sources(&["lib", "test"]) {
+        let text = "its tests do not run; remove `test = false`";
+        complaints.push(Complaint::new(source, text));
+    }
+    complaints.extend(undeclared(files));
     Ok(complaints)
+}
+
+/// Whether the line begins a test, or declares a module, which may have some.
+fn hides_tests(line: &str) -> bool {
+    let line = line.trim_start();
+    declared(line).is_some() || line.starts_with("#[test") || line.starts_with("#[tokio::test")
+}
+
+/// The module that a line declares, with a file of its own.
+fn declared(line: &str) -> Option<&str> {
+    let (visibility, name) = line.trim().strip_suffix(';')?.rsplit_once("mod ")?;
+    (visibility.is_empty() || visibility.starts_with("pub")).then_some(name)
+}
+
+/// The files that no module declares: the compiler does not read them.
+fn undeclared(files: &[SourceFile]) -> Vec<Complaint> {
+    let sources: BTreeMap<&str, &str> = files
+        .iter()
+        .filter(|file| is_rust(&file.path))
+        .map(|file| (file.path.as_str(), file.text.as_str()))
+        .collect();
+    let lines = sources.values().flat_map(|text| text.lines());
+    let attributes = lines.filter_map(|line| {
+        let path = line.trim().strip_prefix("#[path = \"")?;
+        Some(path.strip_suffix("\"]")?.trim_start_matches("../"))
+    });
+    let named: Vec<String> = attributes.map(|path| format!("/{path}")).collect();
+    let is_declared = |path: &str| {
+        let Some((folder, name)) = path
+            .strip_suffix(".rs")
+            .and_then(|path| path.rsplit_once('/'))
+        else {
+            return true;
+        };
+        let declares = |end: &&str| {
+            let parent = sources.get(format!("{folder}{end}").as_str());
+            parent.is_some_and(|text| text.lines().any(|line| declared(line) == Some(name)))
+        };
+        is_root(folder, name)
+            || ["/main.rs", "/lib.rs", "/mod.rs", ".rs"]
+                .iter()
+                .any(declares)
+            || named.iter().any(|end| path.ends_with(end))
+    };
+    sources
+        .keys()
+        .filter(|path| !is_declared(path))
+        .map(|path| Complaint::new(*path, "no module declares this file"))
+        .collect()
+}
+
+/// Whether cargo, or a folder's name, makes it a file of its own.
+fn is_root(folder: &str, name: &str) -> bool {
+    let (_, last) = folder.rsplit_once('/').unwrap_or(("", folder));
+    match last {
+        "benches" | "bin" | "examples" | "fuzz_targets" => true,
+        // A module `tests` has such a folder too.
+        "tests" if !folder.contains("/src/") => true,
+        _ => ["main", "lib", "mod", "build"].contains(&name),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn file(path: &str, text: &str) -> SourceFile {
+        SourceFile {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn places(complaints: &[Complaint]) -> Vec<&str> {
+        complaints.iter().map(|it| it.place.as_str()).collect()
+    }
 
     #[test]
     fn tests_and_modules_of_a_program_without_tests_are_reported() {
@@ -49,17 +130,54 @@ mod tests {
             {"kind": ["bin"], "test": true, "src_path": "/w/b/src/main.rs"},
             {"kind": ["example"], "test": false, "src_path": "/w/c/examples/main.rs"}
         ]}]}"#;
-        let file = |path: &str, text: &str| SourceFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
         let complaints = |text: &str| {
             let files = ["a/src/main.rs", "b/src/main.rs", "c/examples/main.rs"];
             check(&files.map(|path| file(path, text)), metadata).unwrap()
         };
         assert_eq!(complaints("fn main() {}\n"), []);
-        let found = complaints("mod parts;\nfn main() {}\n    #[test]\n");
-        let places: Vec<&str> = found.iter().map(|it| it.place.as_str()).collect();
-        assert_eq!(places, ["a/src/main.rs", "a/src/main.rs"]);
+        let found = complaints(
+            "pub mod parts;\nfn main() {}\n    #[test]\n    #[tokio::test(start_paused = true)]\n",
+        );
+        assert_eq!(places(&found), ["a/src/main.rs"; 3]);
+    }
+
+    #[test]
+    fn a_library_or_a_test_program_must_have_its_tests() {
+        let metadata = r#"{"packages": [{"targets": [
+            {"kind": ["lib"], "test": true, "src_path": "/w/a/src/lib.rs"},
+            {"kind": ["lib"], "test": false, "src_path": "/w/b/src/lib.rs"},
+            {"kind": ["test"], "test": false, "src_path": "/w/b/tests/c.rs"}
+        ]}]}"#;
+        let found = check(&[], metadata).unwrap();
+        assert_eq!(places(&found), ["/w/b/src/lib.rs", "/w/b/tests/c.rs"]);
+    }
+
+    #[test]
+    fn a_file_that_no_module_declares_is_reported() {
+        let root = "mod one;\npub(crate) mod two;\n// mod three;\nmod four {}\n";
+        let mut files = vec![
+            file("a/build.rs", ""),
+            file("a/src/lib.rs", root),
+            file("a/src/one.rs", "mod tests;\n"),
+            file("a/src/one/tests.rs", "mod deep;\n"),
+            file("a/src/one/tests/deep.rs", ""),
+            file("a/src/two.rs", ""),
+            file("a/tests/alone.rs", ""),
+            file(
+                "a/tests/whole/main.rs",
+                "#[path = \"../support/x.rs\"]\nmod x;\n",
+            ),
+            file("a/tests/support/x.rs", ""),
+        ];
+        assert_eq!(undeclared(&files), []);
+        let lost = [
+            "a/src/four.rs",
+            "a/src/one/tests/lost.rs",
+            "a/src/three.rs",
+            "a/tests/support/y.rs",
+            "a/tests/whole/lost.rs",
+        ];
+        files.extend(lost.map(|path| file(path, "#[test]\n")));
+        assert_eq!(places(&undeclared(&files)), lost);
     }
 }

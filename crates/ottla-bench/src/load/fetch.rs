@@ -49,10 +49,13 @@ pub struct FetchOptions {
     pub stop: Option<&'static AtomicBool>,
 }
 
+/// Far lower rates give a fetch more time than a clock can represent.
+const LEAST_RATE: f64 = 0.001;
+
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("give a number above 0".to_owned()),
+        Ok(rate) if rate >= LEAST_RATE && rate.is_finite() => Ok(rate),
+        _ => Err(format!("give a number of at least {LEAST_RATE}")),
     }
 }
 
@@ -441,7 +444,7 @@ mod tests {
             ..options
         };
         assert!(Pace::new(unlimited, 0, start).is_none());
-        for text in ["0", "-1", "inf", "NaN", "fast"] {
+        for text in ["0", "1e-300", "-1", "inf", "NaN", "fast"] {
             assert!(parse_rate(text).is_err(), "{text}");
         }
         assert_eq!(parse_rate("0.5"), Ok(0.5));

@@ -16,6 +16,7 @@ use ottla_types::ErrorCode;
 
 use ottla_net::{MisplacedRequest, encode_response};
 
+use super::controller_requests::Refused;
 use super::{create_delegation_token, describe_acls, describe_cluster, init_producer_id, metadata};
 
 const ERROR: ErrorCode = ErrorCode::IllegalSaslState;
@@ -66,10 +67,17 @@ pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
         ApiKey::DescribeCluster => {
             to.encode(&describe_cluster::refused(ERROR, to.reason.to_owned()))
         }
-        ApiKey::UpdateFeatures => to.encode(&UpdateFeaturesResponse {
-            error_message: reason(),
-            ..UpdateFeaturesResponse::of_error(ERROR)
-        }),
+        ApiKey::UpdateFeatures => to.encode(&UpdateFeaturesResponse::refused(ERROR, reason())),
+        ApiKey::UnregisterBroker => to.encode(&UnregisterBrokerResponse::refused(ERROR, reason())),
+        ApiKey::UnregisterController => {
+            to.encode(&UnregisterControllerResponse::refused(ERROR, reason()))
+        }
+        ApiKey::StreamsGroupTopologyDescriptionUpdate => {
+            to.encode(&StreamsGroupTopologyDescriptionUpdateResponse {
+                error_message: reason(),
+                ..StreamsGroupTopologyDescriptionUpdateResponse::of_error(ERROR)
+            })
+        }
         ApiKey::DescribeQuorum => to.encode(&DescribeQuorumResponse {
             error_message: generic(),
             ..DescribeQuorumResponse::of_error(ERROR)
@@ -89,6 +97,10 @@ pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
         ApiKey::DeleteShareGroupOffsets => to.encode(&DeleteShareGroupOffsetsResponse {
             error_message: generic(),
             ..DeleteShareGroupOffsetsResponse::of_error(ERROR)
+        }),
+        ApiKey::AlterShareGroupOffsets => to.encode(&AlterShareGroupOffsetsResponse {
+            error_message: generic(),
+            ..AlterShareGroupOffsetsResponse::of_error(ERROR)
         }),
         // In earlier versions, Kafka repeats the topics.
         ApiKey::AddPartitionsToTxn if version >= 4 => to.code::<AddPartitionsToTxnResponse>(),
@@ -115,16 +127,11 @@ pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
         ApiKey::FetchSnapshot => to.code::<FetchSnapshotResponse>(),
         ApiKey::BrokerRegistration => to.code::<BrokerRegistrationResponse>(),
         ApiKey::BrokerHeartbeat => to.code::<BrokerHeartbeatResponse>(),
-        ApiKey::UnregisterBroker => to.code::<UnregisterBrokerResponse>(),
-        ApiKey::UnregisterController => to.code::<UnregisterControllerResponse>(),
         ApiKey::ListTransactions => to.code::<ListTransactionsResponse>(),
         ApiKey::AllocateProducerIds => to.code::<AllocateProducerIdsResponse>(),
         ApiKey::ConsumerGroupHeartbeat => to.code::<ConsumerGroupHeartbeatResponse>(),
         ApiKey::ShareGroupHeartbeat => to.code::<ShareGroupHeartbeatResponse>(),
         ApiKey::StreamsGroupHeartbeat => to.code::<StreamsGroupHeartbeatResponse>(),
-        ApiKey::StreamsGroupTopologyDescriptionUpdate => {
-            to.code::<StreamsGroupTopologyDescriptionUpdateResponse>()
-        }
         ApiKey::GetTelemetrySubscriptions => to.code::<GetTelemetrySubscriptionsResponse>(),
         ApiKey::PushTelemetry => to.code::<PushTelemetryResponse>(),
         ApiKey::AssignReplicasToDirs => to.code::<AssignReplicasToDirsResponse>(),
@@ -171,8 +178,7 @@ pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
         | ApiKey::WriteShareGroupState
         | ApiKey::DeleteShareGroupState
         | ApiKey::ReadShareGroupStateSummary
-        | ApiKey::DescribeShareGroupOffsets
-        | ApiKey::AlterShareGroupOffsets => None,
+        | ApiKey::DescribeShareGroupOffsets => None,
         // SaslAuthenticate is part of the login, and the others were removed.
         ApiKey::SaslAuthenticate
         | ApiKey::LeaderAndIsr

@@ -21,6 +21,7 @@ use crate::{Endpoint, Partition, RunningBroker};
 
 mod cancelled_reads;
 mod damaged_objects;
+mod large_batches;
 mod refusing_store;
 
 const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";

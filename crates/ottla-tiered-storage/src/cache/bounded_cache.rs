@@ -21,6 +21,8 @@ pub struct BoundedCache<K: Hash + Eq, V> {
     reserved: u64,
     /// None: no limit.
     limit: Option<u64>,
+    /// Of entries. None: no limit.
+    most: Option<usize>,
     /// After the last use. None: no limit.
     retention: Option<Duration>,
 }
@@ -38,8 +40,14 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
             weight: 0,
             reserved: 0,
             limit,
+            most: None,
             retention,
         }
+    }
+
+    /// Limits the number of entries too.
+    pub fn with_at_most(self, most: Option<usize>) -> BoundedCache<K, V> {
+        BoundedCache { most, ..self }
     }
 
     pub fn get(&mut self, key: &K) -> Option<V> {
@@ -65,10 +73,10 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
     /// Puts a value in and returns what is displaced by it: older values, or the value itself if it
     /// is heavier than the limit.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<(K, V)> {
-        if self.limit.is_some_and(|limit| weight > limit) {
+        if self.limit.is_some_and(|limit| weight > limit) || self.most == Some(0) {
             return vec![(key, value)];
         }
-        let mut gone = self.evict_for(weight);
+        let mut gone = self.evict_for(weight, 1);
         self.weight += weight;
         let entry = Entry {
             value,
@@ -85,7 +93,7 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
     /// Counts the weight of a value that is on its way, until [`BoundedCache::release`], and returns
     /// what is displaced by it.
     pub fn reserve(&mut self, weight: u64) -> Vec<(K, V)> {
-        let gone = self.evict_for(weight);
+        let gone = self.evict_for(weight, 0);
         self.reserved += weight;
         gone
     }
@@ -94,13 +102,15 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         self.reserved -= weight;
     }
 
-    /// Evicts what is too old, and as much as necessary to let this weight fit.
-    fn evict_for(&mut self, weight: u64) -> Vec<(K, V)> {
+    /// Evicts what is too old, and as much as necessary to let this weight and this many entries fit.
+    fn evict_for(&mut self, weight: u64, entries: usize) -> Vec<(K, V)> {
         let mut gone = Vec::new();
         let now = time::now();
         while let Some((_, oldest)) = self.entries.peek_lru() {
             let total = self.weight + self.reserved + weight;
-            let is_full = self.limit.is_some_and(|limit| total > limit);
+            let count = self.entries.len() + entries;
+            let is_full = self.limit.is_some_and(|limit| total > limit)
+                || self.most.is_some_and(|most| count > most);
             let is_old = self
                 .retention
                 .is_some_and(|it| now.saturating_duration_since(oldest.used) > it);
@@ -150,6 +160,20 @@ mod tests {
         assert_eq!(cache.insert("d", 5, 11), [("d", 5)]);
         assert_eq!(cache.remove(&"c"), Some(4));
         assert_eq!(cache.weight(), 0);
+    }
+
+    #[test]
+    fn the_number_of_entries_is_limited_too() {
+        let mut cache = BoundedCache::new(Some(10), None).with_at_most(Some(2));
+        assert!(cache.insert("a", 1, 1).is_empty() && cache.insert("b", 2, 1).is_empty());
+        assert!(cache.reserve(8).is_empty());
+        cache.release(8);
+        assert_eq!(cache.insert("c", 3, 1), [("a", 1)]);
+        assert_eq!(cache.insert("d", 4, 9), [("b", 2)]);
+        assert_eq!(cache.insert("e", 5, 9), [("c", 3), ("d", 4)]);
+        let mut none = BoundedCache::new(None, None).with_at_most(Some(0));
+        assert_eq!(none.insert("a", 1, 0), [("a", 1)]);
+        assert_eq!(none.get(&"a"), None);
     }
 
     #[test]

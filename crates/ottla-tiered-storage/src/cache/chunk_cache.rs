@@ -124,12 +124,17 @@ impl ChunkCache {
         self.state.lock().chunks.get(key)
     }
 
-    /// Removes a chunk that cannot be used. With a directory, it blocks.
-    pub fn remove(&self, key: &ChunkKey) {
+    /// Removes a chunk whose file cannot be used, unless it has another file by now. Blocks.
+    pub fn remove_file(&self, key: &ChunkKey, unusable: &Arc<ChunkFile>) {
         let gone = {
             let mut state = self.state.lock();
-            state.forget_ahead(key);
-            state.chunks.remove(key)
+            match state.chunks.get(key) {
+                Some(CachedChunk::InFile(file)) if Arc::ptr_eq(&file, unusable) => {
+                    state.forget_ahead(key);
+                    state.chunks.remove(key)
+                }
+                _ => None,
+            }
         };
         // Files are deleted outside the lock.
         drop(gone);
@@ -252,6 +257,13 @@ pub struct Ahead {
     cache: Arc<ChunkCache>,
     key: ChunkKey,
     prefetch: u64,
+}
+
+impl Ahead {
+    /// The number of the prefetch among all of the cache.
+    pub fn prefetch(&self) -> u64 {
+        self.prefetch
+    }
 }
 
 impl Drop for Ahead {
@@ -382,6 +394,11 @@ mod tests {
         assert!(cache.find(&key(0)).is_none());
         assert_eq!(cache.held_bytes(), (6, 0));
         assert_eq!(held.read(6).unwrap(), "123456");
+        // Another reader had the chunk fetched again.
+        cache.remove_file(&key(1), &held);
+        let Some(CachedChunk::InFile(current)) = cache.find(&key(1)) else {
+            panic!("the file is not the one that cannot be used");
+        };
         drop(held);
         let mut names: Vec<_> = std::fs::read_dir(dir.path())
             .unwrap()
@@ -389,5 +406,9 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["1.chunk", "mine.txt"]);
+        cache.remove_file(&key(1), &current);
+        assert!(cache.find(&key(1)).is_none());
+        drop(current);
+        assert!(!dir.path().join("1.chunk").exists());
     }
 }

@@ -56,8 +56,8 @@ pub enum ChunkIndexForm {
 pub struct ChunkIndex {
     original_chunk_size: u32,
     original_file_size: u64,
-    /// Of each chunk, and where it begins in the object.
-    transformed: Vec<(u64, u32)>,
+    /// Where each chunk ends in the object. A segment may have millions.
+    ends: Vec<u64>,
 }
 
 /// The index contradicts itself.
@@ -85,19 +85,15 @@ impl ChunkIndex {
             let found = transformed_sizes.len();
             return Err(ChunkIndexError::Count { found, expected });
         }
-        let mut position = 0;
-        let transformed = transformed_sizes
-            .iter()
-            .map(|&size| {
-                let at = position;
-                position += u64::from(size);
-                (at, size)
-            })
-            .collect();
+        let mut end = 0;
+        let ends = transformed_sizes.iter().map(|&size| {
+            end += u64::from(size);
+            end
+        });
         Ok(ChunkIndex {
             original_chunk_size,
             original_file_size,
-            transformed,
+            ends: ends.collect(),
         })
     }
 
@@ -146,14 +142,12 @@ impl ChunkIndex {
     pub fn to_form(&self, is_fixed: bool) -> ChunkIndexForm {
         let original_chunk_size = self.original_chunk_size as i32;
         let original_file_size = self.original_file_size as i32;
-        let size_of = |at: Option<&(u64, u32)>| at.map_or(0, |(_, size)| *size as i32);
         if is_fixed {
             // Growth is the same for each chunk, so one chunk tells it.
-            let last_original = match self.chunk(self.count().saturating_sub(1)) {
-                Some(chunk) => chunk.original_size as i32,
-                None => 0,
+            let (last_original, last) = match self.chunk(self.count().saturating_sub(1)) {
+                Some(chunk) => (chunk.original_size as i32, chunk.transformed_size as i32),
+                None => (0, 0),
             };
-            let last = size_of(self.transformed.last());
             return ChunkIndexForm::Fixed {
                 original_chunk_size,
                 original_file_size,
@@ -161,7 +155,8 @@ impl ChunkIndex {
                 final_transformed_chunk_size: last,
             };
         }
-        let sizes: Vec<u32> = self.transformed.iter().map(|(_, size)| *size).collect();
+        let chunks = (0..self.count()).filter_map(|id| self.chunk(id));
+        let sizes: Vec<u32> = chunks.map(|chunk| chunk.transformed_size).collect();
         ChunkIndexForm::Variable {
             original_chunk_size,
             original_file_size,
@@ -170,7 +165,12 @@ impl ChunkIndex {
     }
 
     pub fn count(&self) -> u32 {
-        self.transformed.len() as u32
+        self.ends.len() as u32
+    }
+
+    /// What it takes in memory besides itself.
+    pub fn heap_bytes(&self) -> u64 {
+        std::mem::size_of_val(self.ends.as_slice()) as u64
     }
 
     pub fn original_file_size(&self) -> u64 {
@@ -179,13 +179,13 @@ impl ChunkIndex {
 
     /// The size of the object that holds the chunks.
     pub fn transformed_file_size(&self) -> u64 {
-        self.transformed
-            .last()
-            .map_or(0, |(at, size)| at + u64::from(*size))
+        self.ends.last().copied().unwrap_or(0)
     }
 
     pub fn chunk(&self, id: u32) -> Option<Chunk> {
-        let (transformed_position, transformed_size) = *self.transformed.get(id as usize)?;
+        let end = *self.ends.get(id as usize)?;
+        let before = id.checked_sub(1);
+        let transformed_position = before.map_or(0, |before| self.ends[before as usize]);
         let original_position = u64::from(id) * u64::from(self.original_chunk_size);
         let rest = self.original_file_size - original_position;
         Some(Chunk {
@@ -193,7 +193,7 @@ impl ChunkIndex {
             original_position,
             original_size: rest.min(self.original_chunk_size.into()) as u32,
             transformed_position,
-            transformed_size,
+            transformed_size: (end - transformed_position) as u32,
         })
     }
 
@@ -230,6 +230,8 @@ mod tests {
         assert_eq!(index.chunk_at(250), Some(chunks[2]));
         assert_eq!(index.chunk_at(300), None);
         assert_eq!(index.transformed_file_size(), 90);
+        let empty = ChunkIndex::new(100, 0, &[]).unwrap();
+        assert_eq!((empty.chunk(0), empty.transformed_file_size()), (None, 0));
     }
 
     #[test]

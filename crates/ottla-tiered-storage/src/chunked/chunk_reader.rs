@@ -65,7 +65,15 @@ pub struct ChunkReader {
 #[derive(Default)]
 struct Readers {
     count: usize,
-    prefetches: Vec<(u32, task::AbortHandle)>,
+    prefetches: Vec<RunningPrefetch>,
+}
+
+struct RunningPrefetch {
+    chunk: u32,
+    /// The number that the cache has given it. A prefetch that was aborted may still end by itself, after
+    /// the next one of its chunk has begun.
+    prefetch: u64,
+    task: task::AbortHandle,
 }
 
 /// What prefetching takes of the cache's settings.
@@ -213,7 +221,7 @@ impl ChunkReader {
             let read = file.read(size);
             if let (Err(error), Some(cache)) = (&read, &cache) {
                 tracing::warn!("{error}; the chunk is fetched again");
-                cache.remove(&key);
+                cache.remove_file(&key, &file);
             }
             Ok(read.ok())
         };
@@ -292,7 +300,7 @@ impl ChunkReader {
             let Some(state) = readers.get_mut(object) else {
                 return;
             };
-            if state.prefetches.iter().any(|(id, _)| *id == ahead.id) {
+            if state.prefetches.iter().any(|it| it.chunk == ahead.id) {
                 continue;
             }
             let Err(fetch) = self.find_or_fetch(object, manifest, &ahead) else {
@@ -304,6 +312,7 @@ impl ChunkReader {
             };
             let (permits, at_longest) = (self.prefetch_permits.clone(), self.prefetch_at_longest);
             let (all, object) = (self.readers.clone(), object.clone());
+            let prefetch = counted.prefetch();
             let running = task::spawn(async move {
                 let _counted = counted;
                 // The semaphore is never closed.
@@ -311,9 +320,13 @@ impl ChunkReader {
                 if let Ok(Err(error)) = time::timeout(at_longest, fetch).await {
                     tracing::debug!("fetching ahead: {error}");
                 }
-                forget(&all, &object, ahead.id);
+                forget(&all, &object, prefetch);
             });
-            state.prefetches.push((ahead.id, running.abort_handle()));
+            state.prefetches.push(RunningPrefetch {
+                chunk: ahead.id,
+                prefetch,
+                task: running.abort_handle(),
+            });
         }
     }
 }
@@ -389,8 +402,8 @@ impl Drop for Reading {
             return;
         }
         if !self.is_finished {
-            for (_, prefetch) in state.prefetches.drain(..) {
-                prefetch.abort();
+            for prefetch in state.prefetches.drain(..) {
+                prefetch.task.abort();
             }
         }
         if state.prefetches.is_empty() {
@@ -400,10 +413,10 @@ impl Drop for Reading {
 }
 
 /// Takes a prefetch that has ended off the list.
-fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, chunk: u32) {
+fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, prefetch: u64) {
     let mut readers = readers.lock();
     if let Some(state) = readers.get_mut(object) {
-        state.prefetches.retain(|(id, _)| *id != chunk);
+        state.prefetches.retain(|it| it.prefetch != prefetch);
         if state.count == 0 && state.prefetches.is_empty() {
             readers.remove(object);
         }
@@ -477,6 +490,37 @@ mod tests {
         assert!(first.is_err(), "the store does not answer");
         // Two chunks of the range are requested at once.
         assert_eq!(cache.held_bytes(), (3000, 2000));
+    }
+
+    #[tokio::test]
+    async fn an_aborted_prefetch_that_ends_leaves_the_next_one_of_its_chunk_in_the_list() {
+        let (reader, _cache, manifest) = silent(2000, Duration::from_secs(60));
+        let object: Arc<str> = "log".into();
+        let listed = || {
+            let readers = reader.readers.lock();
+            let state = readers.get(&object).expect("it is read");
+            let listed = state.prefetches.iter().map(|it| (it.chunk, it.prefetch));
+            listed.collect::<Vec<_>>()
+        };
+        let soon = Duration::from_millis(20);
+        let mut stream = reader.read(&object, manifest.clone(), 0..1000, &Permit::default());
+        assert!(time::timeout(soon, stream.next()).await.is_err());
+        let aborted = listed();
+        assert_eq!(aborted.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+        drop(stream);
+        let mut stream = reader.read(&object, manifest, 0..1000, &Permit::default());
+        assert!(time::timeout(soon, stream.next()).await.is_err());
+        let running = listed();
+        assert_eq!(running.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+        // The last step of tasks that the abort has met after the end of their fetch.
+        for (_, prefetch) in aborted {
+            forget(&reader.readers, &object, prefetch);
+        }
+        assert_eq!(listed(), running, "its readers can still abort it");
+        for (_, prefetch) in running {
+            forget(&reader.readers, &object, prefetch);
+        }
+        assert!(listed().is_empty());
     }
 
     #[tokio::test]

@@ -50,6 +50,11 @@ impl DataKey {
         DataKey::new(secret, Arc::new(aad))
     }
 
+    /// What it takes in memory besides itself.
+    pub fn heap_bytes(&self) -> u64 {
+        (self.aad.len() + std::mem::size_of::<LessSafeKey>()) as u64
+    }
+
     pub fn secret(&self) -> &[u8; KEY_SIZE] {
         &self.secret
     }

@@ -167,6 +167,12 @@ pub enum ManifestError {
 }
 
 impl Manifest {
+    /// What it takes in memory: eight bytes for each chunk, in most cases.
+    pub fn bytes_in_memory(&self) -> u64 {
+        let key = self.data_key.as_ref().map_or(0, DataKey::heap_bytes);
+        std::mem::size_of::<Manifest>() as u64 + self.chunks.heap_bytes() + key
+    }
+
     /// Whether the object has the bytes of the segment as they are.
     pub fn is_plain(&self) -> bool {
         !self.is_compressed && self.data_key.is_none()

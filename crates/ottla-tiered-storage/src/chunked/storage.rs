@@ -40,6 +40,9 @@ use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
 const KEPT_AT_ONCE: usize = 20;
 /// More than any manifest has: the sizes of its chunks take at most 10 MiB before base64.
 const MAX_MANIFEST_BYTES: u64 = 16 << 20;
+/// What the cached manifests take in memory at most, whatever number of them the settings allow: with small
+/// chunks, one takes megabytes. It is twice as much as the largest takes.
+const MANIFEST_CACHE_BYTES: u64 = 32 << 20;
 
 type Cache<K, V> = Arc<Mutex<BoundedCache<K, V>>>;
 
@@ -105,7 +108,7 @@ impl ChunkedStorage {
                     .map(|limit| Arc::new(RateLimit::new(limit))),
             },
             custom_metadata_fields: settings.custom_metadata_fields.clone(),
-            manifests: cache(&settings.manifest_cache),
+            manifests: manifest_cache(&settings.manifest_cache),
             manifest_fetches: SharedFetches::new(),
             kept_manifests: KeptFetches::new(KEPT_AT_ONCE),
             indexes: cache(&settings.indexes_cache),
@@ -183,7 +186,8 @@ impl Shared {
                         }
                     })?;
                     let manifest = Arc::new(manifest);
-                    cache.lock().insert(key, manifest.clone(), 1);
+                    let weight = manifest.bytes_in_memory() + key.len() as u64 + ENTRY_BYTES;
+                    cache.lock().insert(key, manifest.clone(), weight);
                     Ok(manifest)
                 }
                 .boxed()
@@ -396,6 +400,15 @@ impl RemoteStorageManager for ChunkedStorage {
             self.shared.uploader.key_prefix
         )
     }
+}
+
+/// `size` is a number of manifests.
+fn manifest_cache(settings: &CacheSettings) -> Cache<String, Arc<Manifest>> {
+    let most = settings
+        .size
+        .map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+    let cache = BoundedCache::new(Some(MANIFEST_CACHE_BYTES), settings.retention);
+    Arc::new(Mutex::new(cache.with_at_most(most)))
 }
 
 fn cache<K: std::hash::Hash + Eq, V: Clone>(settings: &CacheSettings) -> Cache<K, V> {

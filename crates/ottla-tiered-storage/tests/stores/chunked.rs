@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use ottla_tiered::RemoteLogSegmentMetadata;
 use ottla_tiered_storage::{CustomMetadataFields, IndexType, RemoteStorageErrorKind, read_all};
-use ottla_types::PartitionIndex;
+use ottla_types::{PartitionIndex, Uuid};
 
 use crate::segments::{
     SEGMENT_ID, TOPIC_ID, copied, encryption, files_below, in_directory, open, segment,
@@ -299,5 +299,65 @@ async fn uploads_and_deletions_in_one_directory_do_not_fail_each_other() {
             store.delete_log_segment_data(metadata).await.unwrap();
         }
         assert!(files_below(&root).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn cached_manifests_are_limited_in_number_and_in_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let mut segment = segment(dir.path(), 10);
+    let store = open(&in_directory(&root, &[]));
+    let mut segments = Vec::new();
+    for id in 1..=3 {
+        segment.metadata.segment.id = Uuid::from_u128(id);
+        let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+        copy.await.unwrap();
+        segments.push(segment.metadata.clone());
+    }
+    let mut files = files_below(&root);
+    files.retain(|file| file.ends_with(".rsm-manifest"));
+    let manifests = files.iter().map(|file| {
+        let path = root.join(file);
+        let json = std::fs::read_to_string(&path).unwrap();
+        (path, json)
+    });
+    let manifests: Vec<_> = manifests.collect();
+    assert_eq!(manifests.len(), 3);
+    let small = r#""originalChunkSize":10000,"originalFileSize":10,"#;
+    // The places of two million chunks take 16 MB.
+    let large = r#""originalChunkSize":1000,"originalFileSize":2000000000,"#;
+    for (size, sizes, remain) in [
+        ("1000", small, [true, true, true]),
+        ("2", small, [false, true, true]),
+        ("0", small, [false, false, false]),
+        ("-1", small, [true, true, true]),
+        ("1000", large, [false, true, true]),
+        ("-1", large, [false, true, true]),
+    ] {
+        for (path, json) in &manifests {
+            assert!(json.contains(small), "{json}");
+            std::fs::write(path, json.replace(small, sizes)).unwrap();
+        }
+        let size = [("rsm.config.fetch.manifest.cache.size", size)];
+        let store = open(&in_directory(&root, &size));
+        let read = async |metadata: &RemoteLogSegmentMetadata| {
+            let read = store.fetch_log_segment(metadata, 0, Some(0)).await;
+            read.map(drop).map_err(|error| error.kind)
+        };
+        for metadata in &segments {
+            assert_eq!(read(metadata).await, Ok(()));
+        }
+        for (path, _) in &manifests {
+            std::fs::remove_file(path).unwrap();
+        }
+        for (metadata, remains) in segments.iter().zip(remain) {
+            let expected = match remains {
+                true => Ok(()),
+                false => Err(RemoteStorageErrorKind::NotFound),
+            };
+            assert_eq!(read(metadata).await, expected, "{size:?} {sizes}");
+        }
     }
 }

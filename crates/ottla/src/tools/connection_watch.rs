@@ -61,7 +61,7 @@ pub(super) fn is_refused_login(error: &ClientError) -> bool {
 /// Connects, however long that takes, and watches the connections afterwards.
 pub(super) async fn connect(client: &Client, who: &str) -> Result<ConnectionWatch, ClientError> {
     let watch = watch(client, who);
-    // A refused login is the error of this function.
+    // A refused login is the error of this function. A later one is that of the tool, which ends then.
     watch.refusal.claim();
     client.refresh_metadata(Some(&[]), false).await?;
     Ok(watch)

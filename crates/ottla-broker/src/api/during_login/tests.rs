@@ -86,7 +86,6 @@ const UNANSWERED: &[ApiKey] = &[
     ApiKey::ReadShareGroupStateSummary,
     ApiKey::StreamsGroupDescribe,
     ApiKey::DescribeShareGroupOffsets,
-    ApiKey::AlterShareGroupOffsets,
 ];
 
 /// Every response can be encoded in every version, contains the error where it has a place for it, and is small.
@@ -132,9 +131,21 @@ fn some_responses_have_more_than_the_error() {
     let quotas: DescribeClientQuotasResponse = response(1, Bytes::new());
     assert_eq!(quotas.error_message.as_deref(), Some(REASON));
     assert_eq!(quotas.entries, None);
+    for message in [
+        response::<UpdateFeaturesResponse>(2, Bytes::new()).error_message,
+        response::<UnregisterBrokerResponse>(0, Bytes::new()).error_message,
+        response::<UnregisterControllerResponse>(0, Bytes::new()).error_message,
+        response::<StreamsGroupTopologyDescriptionUpdateResponse>(0, Bytes::new()).error_message,
+    ] {
+        assert_eq!(message.as_deref(), Some(REASON));
+    }
 
     let quorum: DescribeQuorumResponse = response(2, Bytes::new());
     assert_eq!(quorum.error_message.as_deref(), Some(ERROR.message()));
+
+    let offsets: AlterShareGroupOffsetsResponse = response(0, Bytes::new());
+    assert_eq!(offsets.error_code, CODE);
+    assert_eq!(offsets.error_message.as_deref(), Some(ERROR.message()));
 
     let token: CreateDelegationTokenResponse = response(3, Bytes::new());
     assert_eq!(&*token.token_requester_principal_name, "ANONYMOUS");

@@ -1,0 +1,78 @@
+//! Batches in remote storage that are larger than what a consumer asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_protocol::Records;
+use ottla_protocol::messages::FetchResponse;
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_testkit::fault_server::{FaultKind, FaultServer};
+use ottla_types::Timestamp;
+
+use super::super::TestBroker;
+use super::super::produce_and_fetch::{fetch_from, produce_to};
+use super::{FIRST_TIMESTAMP, list, settings_with, wait_for_local_start, wait_until};
+
+/// A segment for each batch.
+const SETTINGS: [(&str, &str); 6] = [
+    ("remote.storage.enable", "true"),
+    ("internal.segment.bytes", "4000000"),
+    ("max.message.bytes", "4000000"),
+    ("local.retention.bytes", "1"),
+    ("retention.ms", "-1"),
+    ("file.delete.delay.ms", "0"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
+    let server = FaultServer::start().await;
+    let broker = TestBroker::start_with(&settings_with(&server.s3_settings())).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    let value = vec![7; 3_000_000];
+    let mut size = 0;
+    for offset in 0..2 {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        let timestamp = Timestamp(FIRST_TIMESTAMP + offset);
+        builder.append(timestamp, None, Some(value.as_slice()), &[]);
+        let records = builder.build().to_bytes();
+        size = records.len();
+        let produced = client.ask(9, &produce_to("tiered", 0, -1, records)).await;
+        let partition = &produced.responses[0].partition_responses[0];
+        assert_eq!((partition.error_code, partition.base_offset), (0, offset));
+    }
+    wait_for_local_start(&broker, 1).await;
+
+    let remote_logs = Arc::clone(broker.broker().remote_logs().expect("it is tiered"));
+    let budget = remote_logs.available_read_bytes();
+    assert!(budget > 2 * size, "both batches have room");
+    server.fail(
+        ".log bytes=",
+        usize::MAX,
+        FaultKind::Slow(Duration::from_millis(700)),
+    );
+    let mut request = fetch_from("tiered", 0, 0);
+    request.topics[0].partitions[0].partition_max_bytes = 1500;
+    let mut other = broker.connect().await;
+    let counted = wait_until("the batches do not count", || {
+        budget - remote_logs.available_read_bytes() >= 2 * size
+    });
+    let responses = tokio::join!(client.ask(12, &request), other.ask(12, &request), counted);
+    let length = |response: FetchResponse| {
+        let partition = &response.responses[0].partitions[0];
+        assert_eq!(partition.error_code, 0);
+        partition.records.as_ref().map_or(0, Records::len)
+    };
+    let lengths = [length(responses.0), length(responses.1)];
+    assert_eq!(lengths, [size as u64; 2]);
+    let is_free = || remote_logs.available_read_bytes() == budget;
+    wait_until("the memory of a response is kept", is_free).await;
+
+    // So does a batch that a search by time reads.
+    let counted = wait_until("the batch does not count", || {
+        budget - remote_logs.available_read_bytes() >= size
+    });
+    let ((found, _), ()) = tokio::join!(list(&mut client, FIRST_TIMESTAMP), counted);
+    assert_eq!(found, 0);
+    wait_until("a search keeps memory", is_free).await;
+}
