@@ -57,6 +57,7 @@ pub(crate) mod list_partition_reassignments;
 pub(crate) mod list_transactions;
 mod merged;
 pub(crate) mod metadata;
+mod named_leader;
 pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
 pub(crate) mod offset_fetch;

@@ -25,6 +25,7 @@ mod lost_brokers;
 mod memory;
 mod metrics;
 mod monitoring;
+mod named_leader;
 mod older_levels;
 pub(crate) mod produce_and_fetch;
 mod quorum_messages;

@@ -36,6 +36,7 @@ use self::read::{
 };
 use self::read_replica::send_to_read_replicas;
 use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
+use super::named_leader::{led_elsewhere, name_leader};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
 use ottla_metrics::topic_metrics::TopicMetric;
@@ -549,37 +550,11 @@ fn finish_answer(
     if code == ErrorCode::KafkaStorageError && context.api_version <= 5 {
         answer.error_code = ErrorCode::NotLeaderOrFollower.code();
     }
-    let names_leader = matches!(
-        code,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch
-    );
-    if context.api_version < 16 || !names_leader {
-        return;
-    }
-    let metadata = broker.metadata();
-    let topic = metadata.topics.by_id(key.topic_id);
-    let Some(known) = topic.and_then(|topic| topic.partition(key.partition.into())) else {
-        return;
-    };
-    answer.current_leader = LeaderIdAndEpoch {
-        leader_id: known.leader.0,
-        leader_epoch: known.leader_epoch.0,
-        ..Default::default()
-    };
-    let is_named = node_endpoints
-        .iter()
-        .any(|node| node.node_id == known.leader.0);
-    let leader = metadata.cluster.broker(known.leader).filter(|_| !is_named);
-    if let Some(leader) = leader
-        && let Some(endpoint) = leader.listener(&context.listener().name)
+    let index = key.partition.into();
+    if context.api_version >= 16
+        && let Some(known) = led_elsewhere(&metadata, key.topic_id, index, code)
     {
-        node_endpoints.push(NodeEndpoint {
-            node_id: known.leader.0,
-            host: endpoint.host.clone(),
-            port: endpoint.port.into(),
-            rack: leader.rack.clone(),
-            ..Default::default()
-        });
+        name_leader!(metadata, context, known, answer, node_endpoints);
     }
 }
 

@@ -45,6 +45,7 @@ use ottla_partition::partition::{
     Ack, AppendPlace, AwaitsAppends, OfTransaction, Partition, PendingAppend,
 };
 
+use super::named_leader::name_leader;
 use crate::Broker;
 use crate::throttling::wire_ms;
 
@@ -564,27 +565,8 @@ impl PendingProduce {
                 let Some(known) = known.and_then(|t| t.partition(partition.index.into())) else {
                     continue;
                 };
-                partition.current_leader = LeaderIdAndEpoch {
-                    leader_id: known.leader.0,
-                    leader_epoch: known.leader_epoch.0,
-                    ..Default::default()
-                };
-                let is_named = response
-                    .node_endpoints
-                    .iter()
-                    .any(|n| n.node_id == known.leader.0);
-                let leader = metadata.cluster.broker(known.leader).filter(|_| !is_named);
-                if let Some(leader) = leader
-                    && let Some(endpoint) = leader.listener(&self.context.listener().name)
-                {
-                    response.node_endpoints.push(NodeEndpoint {
-                        node_id: known.leader.0,
-                        host: endpoint.host.clone(),
-                        port: endpoint.port.into(),
-                        rack: leader.rack.clone(),
-                        ..Default::default()
-                    });
-                }
+                let nodes = &mut response.node_endpoints;
+                name_leader!(metadata, self.context, known, partition, nodes);
             }
         }
     }

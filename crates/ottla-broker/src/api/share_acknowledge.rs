@@ -15,14 +15,13 @@ use ottla_protocol::messages::share_acknowledge_response::{
 use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 use ottla_sync::collections::HashMap;
 use ottla_sync::task::JoinHandle;
-use ottla_types::{
-    BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition, TopicName,
-};
+use ottla_types::{ErrorCode, Offset, PartitionIndex, TopicId, TopicIdPartition, TopicName};
 
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled, panicked};
 use ottla_net::RequestContext;
 use ottla_net::{Operation, ResourceType};
 
+use super::named_leader::{led_elsewhere, name_leader};
 use crate::Broker;
 
 /// The first version that can renew acquisition locks.
@@ -262,34 +261,13 @@ fn last_of_each(asked: Vec<PartitionAcknowledgements>) -> Vec<PartitionAcknowled
     last
 }
 
-/// The leader of a partition and its address, if the error means that it is another broker.
-pub(super) fn leader_of(
-    broker: &Broker,
-    context: &RequestContext,
-    partition: TopicIdPartition,
-    code: ErrorCode,
-) -> Option<(BrokerId, LeaderEpoch, Option<(ByteString, i32)>)> {
-    if !matches!(
-        code,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch
-    ) {
-        return None;
-    }
-    let image = broker.metadata();
-    let topic = image.topics.by_id(partition.topic_id)?;
-    let registration = topic.partition(partition.partition)?;
-    let leader = image.cluster.broker(registration.leader);
-    let endpoint = leader.and_then(|leader| leader.listener(&context.listener().name));
-    let address = endpoint.map(|endpoint| (endpoint.host.clone(), i32::from(endpoint.port)));
-    Some((registration.leader, registration.leader_epoch, address))
-}
-
 fn respond(
     broker: &Broker,
     context: &RequestContext,
     answers: Vec<Acknowledged>,
     settings: GroupSettings,
 ) -> ShareAcknowledgeResponse {
+    let image = broker.metadata();
     let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
     let mut responses: Vec<ShareAcknowledgeTopicResponse> = Vec::new();
     let mut index_of: HashMap<TopicId, usize> = HashMap::default();
@@ -300,23 +278,9 @@ fn respond(
             ..Default::default()
         };
         if let Err(failure) = acknowledged.result {
-            if let Some((leader, epoch, address)) =
-                leader_of(broker, context, partition, failure.code)
-            {
-                answer.current_leader = LeaderIdAndEpoch {
-                    leader_id: leader.0,
-                    leader_epoch: epoch.0,
-                    ..Default::default()
-                };
-                let is_known = node_endpoints.iter().any(|node| node.node_id == leader.0);
-                if let Some((host, port)) = address.filter(|_| !is_known) {
-                    node_endpoints.push(NodeEndpoint {
-                        node_id: leader.0,
-                        host,
-                        port,
-                        ..Default::default()
-                    });
-                }
+            let (topic_id, index) = (partition.topic_id, partition.partition);
+            if let Some(known) = led_elsewhere(&image, topic_id, index, failure.code) {
+                name_leader!(image, context, known, answer, node_endpoints);
             }
             answer.error_code = failure.code.code();
             answer.error_message = failure.message;

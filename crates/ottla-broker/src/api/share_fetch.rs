@@ -29,9 +29,8 @@ use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 
 use self::answer::{empty_answer, error_answer};
 use self::reading::{FetchLimits, Fetched, fetch};
-use super::share_acknowledge::{
-    Acknowledged, acknowledge, batches_of, check_member, leader_of, topic_of,
-};
+use super::named_leader::{led_elsewhere, name_leader};
+use super::share_acknowledge::{Acknowledged, acknowledge, batches_of, check_member, topic_of};
 use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled};
 use ottla_net::RequestContext;
 
@@ -281,27 +280,15 @@ fn respond(
     answers: Vec<(TopicIdPartition, PartitionData)>,
     settings: GroupSettings,
 ) -> ShareFetchResponse {
+    let image = broker.metadata();
     let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
     let mut responses: Vec<ShareFetchableTopicResponse> = Vec::new();
     let mut index_of: HashMap<ottla_types::TopicId, usize> = HashMap::default();
     for (partition, mut answer) in answers {
         let code = ErrorCode::from_code(answer.error_code);
-        if let Some((leader, epoch, endpoint)) = leader_of(broker, context, partition, code) {
-            answer.current_leader = LeaderIdAndEpoch {
-                leader_id: leader.0,
-                leader_epoch: epoch.0,
-                ..Default::default()
-            };
-            if let Some((host, port)) = endpoint
-                && !node_endpoints.iter().any(|node| node.node_id == leader.0)
-            {
-                node_endpoints.push(NodeEndpoint {
-                    node_id: leader.0,
-                    host,
-                    port,
-                    ..Default::default()
-                });
-            }
+        let (topic_id, index) = (partition.topic_id, partition.partition);
+        if let Some(known) = led_elsewhere(&image, topic_id, index, code) {
+            name_leader!(image, context, known, answer, node_endpoints);
         }
         let index = *index_of.entry(partition.topic_id).or_insert_with(|| {
             responses.push(ShareFetchableTopicResponse {

@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::effects::Effects;
-use super::modern::{GroupError, ModernMember, may_assign_now};
+use super::modern::{GroupError, ModernGroup, ModernMember, may_assign_now};
 use super::outcome::TimerKey;
 use super::recorded::{RecordedGroup, RecordedMember};
 
@@ -54,6 +54,19 @@ pub(super) fn check_member_epoch<G: RecordedGroup>(
             G::KIND
         ),
     ))
+}
+
+/// The member with this member id, and this instance id if it is static.
+pub(super) fn existing_member<'a, M: ModernMember>(
+    group: &'a ModernGroup<M>,
+    member_id: &str,
+    instance_id: Option<&ByteString>,
+) -> Result<&'a Arc<M>, GroupError> {
+    let Some(instance_id) = instance_id else {
+        let member = group.member(member_id);
+        return member.ok_or_else(|| unknown_member(member_id, &group.group_id));
+    };
+    check_instance(group.static_member(instance_id), member_id, instance_id)
 }
 
 /// The static member with this instance id, which no other member id may use. Source:

@@ -50,9 +50,6 @@ impl ShareCoordinator {
         request: &InitializeState,
         partition_count: Option<i32>,
     ) -> Result<(), StateError> {
-        if request.key.partition < 0 {
-            return Err(StateError::NEGATIVE_PARTITION);
-        }
         let highest = self
             .latest(&request.key)
             .map(|state| state.highest_state_epoch);

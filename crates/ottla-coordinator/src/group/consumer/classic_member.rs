@@ -27,7 +27,7 @@ use crate::group::classic_group::CONSUMER_PROTOCOL_TYPE;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
-use crate::group::membership::{check_instance, unknown_member};
+use crate::group::membership::existing_member;
 use crate::group::modern::{Assignment, GroupError, MemberState};
 use crate::group::outcome::{ReplyTo, TimerChange, TimerKey};
 use crate::group::recorded::Decision;
@@ -340,33 +340,14 @@ fn leaving_member<'a>(
     group: &'a ConsumerGroup,
     identity: &MemberIdentity,
 ) -> Result<&'a Arc<ConsumerGroupMember>, GroupError> {
-    match &identity.group_instance_id {
-        None => group
-            .member(&identity.member_id)
-            .ok_or_else(|| unknown_member(&identity.member_id, &group.group_id)),
-        Some(instance_id) => {
-            let member = group.static_member(instance_id);
-            let member_id = match member {
-                // An administrator removes members by instance id only.
-                Some(member) if identity.member_id.is_empty() => &member.member_id,
-                _ => &identity.member_id,
-            };
-            check_instance(member, member_id, instance_id)
-        }
-    }
-}
-
-pub(super) fn existing_member<'a>(
-    group: &'a ConsumerGroup,
-    member_id: &str,
-    instance_id: Option<&ByteString>,
-) -> Result<&'a Arc<ConsumerGroupMember>, GroupError> {
-    let Some(instance_id) = instance_id else {
-        return group
-            .member(member_id)
-            .ok_or_else(|| unknown_member(member_id, &group.group_id));
+    let instance_id = identity.group_instance_id.as_ref();
+    let owner = instance_id.and_then(|instance_id| group.static_member(instance_id));
+    let member_id = match owner {
+        // An administrator removes members by instance id only.
+        Some(owner) if identity.member_id.is_empty() => &owner.member_id,
+        _ => &identity.member_id,
     };
-    check_instance(group.static_member(instance_id), member_id, instance_id)
+    existing_member(group, member_id, instance_id)
 }
 
 fn classic_of(member: &ConsumerGroupMember) -> Result<&ClassicMemberMetadata, GroupError> {

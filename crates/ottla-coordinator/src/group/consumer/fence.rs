@@ -8,12 +8,12 @@ use bytestring::ByteString;
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::Timestamp;
 
-use super::classic_member::existing_member;
 use super::conversion::Downgrade;
 use super::group::ConsumerGroup;
 use super::member::{ConsumerGroupMember, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs};
 use super::record;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::membership::existing_member;
 use crate::group::modern::GroupError;
 use crate::group::outcome::{ReplyTo, TimerKey};
 use crate::group::recorded::Decision;

@@ -19,6 +19,16 @@ pub(in crate::group) struct Committer<'a> {
     pub(in crate::group) knows_consumer_groups: bool,
 }
 
+impl Committer<'_> {
+    /// Whether it is an administrator, a consumer with manual assignment, or an older client in a
+    /// transaction.
+    pub(in crate::group) fn needs_no_member(&self, is_group_empty: bool) -> bool {
+        let is_anonymous =
+            self.member_epoch == -1 && self.member_id.is_empty() && self.instance_id.is_none();
+        (self.member_epoch < 0 && is_group_empty) || (self.is_transactional && is_anonymous)
+    }
+}
+
 impl ConsumerGroup {
     /// Whether all of `partitions` can be committed. A topic without an id does not exist.
     pub(in crate::group) fn validate_commit(
@@ -30,13 +40,7 @@ impl ConsumerGroup {
         if planted::has(Bug::TakeCommitsOfFormerMembers) {
             return Ok(());
         }
-        if epoch < 0 && self.is_empty() {
-            // An administrator, or a consumer with manual assignment.
-            return Ok(());
-        }
-        let is_anonymous =
-            epoch == -1 && committer.member_id.is_empty() && committer.instance_id.is_none();
-        if committer.is_transactional && is_anonymous {
+        if committer.needs_no_member(self.is_empty()) {
             return Ok(());
         }
         let member = self

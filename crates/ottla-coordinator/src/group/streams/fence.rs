@@ -10,7 +10,7 @@ use super::group::StreamsGroup;
 use super::member::{LEAVE_GROUP_STATIC_EPOCH, StreamsGroupMember};
 use super::tasks::TasksTupleWithEpochs;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
-use crate::group::membership::{check_instance, unknown_member};
+use crate::group::membership::existing_member;
 use crate::group::modern::GroupError;
 use crate::group::outcome::{ReplyTo, StreamsHeartbeat, TimerKey};
 use crate::group::recorded::Decision;
@@ -32,14 +32,8 @@ impl GroupCoordinator {
                 .shutdown_requested_by
                 .get_or_insert_with(|| crate::group::member::owned(&request.member_id));
         }
-        let member_id = &request.member_id;
-        let member = match &request.instance_id {
-            None => group
-                .member(member_id)
-                .ok_or_else(|| unknown_member(member_id, group_id))?,
-            Some(id) => check_instance(group.static_member(id), member_id, id)?,
-        };
-        let member = Arc::clone(member);
+        let instance_id = request.instance_id.as_ref();
+        let member = Arc::clone(existing_member(&group, &request.member_id, instance_id)?);
         let response = StreamsGroupHeartbeatResponse {
             member_id: member.member_id.clone(),
             member_epoch: request.member_epoch,

@@ -15,13 +15,7 @@ impl StreamsGroup {
         mut partitions: impl Iterator<Item = (&'a ByteString, i32)>,
     ) -> Result<(), ErrorCode> {
         let epoch = committer.member_epoch;
-        if epoch < 0 && self.is_empty() {
-            // An administrator.
-            return Ok(());
-        }
-        let is_anonymous =
-            epoch == -1 && committer.member_id.is_empty() && committer.instance_id.is_none();
-        if committer.is_transactional && is_anonymous {
+        if committer.needs_no_member(self.is_empty()) {
             return Ok(());
         }
         let member = self
