@@ -131,7 +131,7 @@ impl RequestMemory {
     /// budget reserves the whole budget, because otherwise it could never succeed.
     pub async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
         let _waiting = Waiting::new(&self.waiting);
-        let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32;
+        let units = self.units_of(bytes);
         let taken = Arc::clone(&self.units).acquire_many_owned(units).await;
         taken.expect("the semaphore is never closed")
     }
@@ -139,13 +139,27 @@ impl RequestMemory {
     /// Like [`take`](Self::take), but if there is no room, one caller at a time exceeds the budget. So it
     /// does not wait for memory that is given back only after its own work has ended. The caller should
     /// hold nothing else of the budget.
+    ///
+    /// More than half of the budget is not queued for: all that others give back would be kept for it, and
+    /// the one that exceeds the budget may itself wait for a small part of that.
     pub async fn take_or_exceed(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let beyond = Arc::clone(&self.beyond).acquire_owned();
-        ottla_sync::select! {
-            biased;
-            units = self.take(bytes) => units,
-            beyond = beyond => beyond.expect("the semaphore is never closed"),
+        let _waiting = Waiting::new(&self.waiting);
+        let units = self.units_of(bytes);
+        if let Ok(taken) = Arc::clone(&self.units).try_acquire_many_owned(units) {
+            return taken;
         }
+        let beyond = Arc::clone(&self.beyond).acquire_owned();
+        let taken = if units as usize > self.total_units / 2 {
+            beyond.await
+        } else {
+            let within = Arc::clone(&self.units).acquire_many_owned(units);
+            ottla_sync::select! {
+                biased;
+                units = within => units,
+                beyond = beyond => beyond,
+            }
+        };
+        taken.expect("the semaphore is never closed")
     }
 
     /// Returns everything except `bytes` of a reservation.
@@ -158,8 +172,12 @@ impl RequestMemory {
     /// The bytes of the next piece, and its units: at most the whole budget.
     fn piece(&self, missing: usize) -> (usize, u32) {
         let bytes = missing.min(PIECE_BYTES);
-        let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units);
-        (bytes, units as u32)
+        (bytes, self.units_of(bytes))
+    }
+
+    /// At most the whole budget.
+    fn units_of(&self, bytes: usize) -> u32 {
+        bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32
     }
 }
 
@@ -253,6 +271,28 @@ mod tests {
         drop(within);
         let _within = waits.await;
         assert_eq!(memory.available_bytes(), 6 * 1024);
+        assert!(!memory.is_scarce());
+    }
+
+    #[tokio::test]
+    async fn a_reservation_of_most_of_the_budget_does_not_hold_up_others() {
+        let memory = RequestMemory::new(10 * 1024);
+        // Until the large reservation after the next one has ended.
+        let _within = memory.take(1024).await;
+        let beyond = memory.take_or_exceed(100 * 1024).await;
+        let large = memory.take_or_exceed(100 * 1024);
+        tokio::pin!(large);
+        let soon = Duration::from_millis(20);
+        let waiting = ottla_sync::time::timeout(soon, &mut large).await;
+        assert!(waiting.is_err(), "another one exceeds the budget");
+        assert!(memory.is_scarce());
+        // The one that exceeds the budget ends after this one.
+        let limit = Duration::from_secs(10);
+        let small = ottla_sync::time::timeout(limit, memory.take(1024)).await;
+        let _small = small.expect("9 KiB are free");
+        drop(beyond);
+        let _large = large.await;
+        assert_eq!(memory.available_bytes(), 8 * 1024);
         assert!(!memory.is_scarce());
     }
 
