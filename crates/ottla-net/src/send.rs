@@ -58,6 +58,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// a fast `rep movsb` (measured on AMD's Zen 3): each load seems to depend on the store before it, because the addresses
 /// have almost the same 12 low bits.
 const PIECE_OFFSET: usize = 2048;
+/// The size of a page, for the low bits of addresses.
+const PAGE_BYTES: usize = 4096;
+/// What counts as near the start of a page: more than a processor copies at once.
+const NEAR_BYTES: usize = 256;
 
 /// The unsent part of the responses of a connection.
 #[derive(Debug, Default)]
@@ -207,7 +211,7 @@ impl SendQueue {
             if let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut()
                 && bytes.len() >= PIECE_BYTES
             {
-                let taken = stream.write(bytes).await?;
+                let taken = stream.write(encrypted_first(bytes)).await?;
                 bytes.advance(taken);
                 sent += taken as u64;
             } else {
@@ -323,6 +327,17 @@ impl SendQueue {
             sent -= bytes.len();
             self.chunks.pop_front();
         }
+    }
+}
+
+/// What is encrypted next of a large buffer: all of it, or so much that the rest does not begin near the
+/// start of a page, as large allocations do ([`PIECE_OFFSET`]).
+fn encrypted_first(bytes: &[u8]) -> &[u8] {
+    let in_page = bytes.as_ptr().addr() % PAGE_BYTES;
+    let is_far = (NEAR_BYTES..PAGE_BYTES - NEAR_BYTES).contains(&in_page);
+    match bytes.get(..PIECE_OFFSET) {
+        Some(first) if !is_far => first,
+        _ => bytes,
     }
 }
 
@@ -494,6 +509,28 @@ mod tests {
         socket.writable().await.unwrap();
         let sent = queue.try_send(socket).unwrap() as usize;
         assert!((1..=REMOTE_BUFFERS_BYTES).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn the_most_of_a_large_buffer_is_encrypted_away_from_the_start_of_a_page() {
+        let buffer = vec![0_u8; PIECE_BYTES + PAGE_BYTES];
+        let (mut whole, mut split) = (0, 0);
+        for at in (0..PAGE_BYTES).step_by(64) {
+            let bytes = &buffer[at..];
+            let first = encrypted_first(bytes);
+            let most = if first.len() == bytes.len() {
+                whole += 1;
+                bytes
+            } else {
+                split += 1;
+                assert!(first.len() <= PAGE_BYTES && first.as_ptr() == bytes.as_ptr());
+                &bytes[first.len()..]
+            };
+            let in_page = most.as_ptr().addr() % PAGE_BYTES;
+            let from_start = in_page.min(PAGE_BYTES - in_page);
+            assert!(from_start >= 256, "{from_start} bytes");
+        }
+        assert!(split > 0 && whole > split, "{whole}, {split}");
     }
 
     #[tokio::test]
