@@ -33,6 +33,7 @@ async fn elect_other(broker: &TestBroker) {
         ..Default::default()
     };
     let elected = PartitionChangeRecord {
+        partition_id: 0,
         topic_id: topic_id("t"),
         replicas: Some(vec![1, OTHER]),
         isr: Some(vec![OTHER]),
