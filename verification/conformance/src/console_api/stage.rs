@@ -29,12 +29,15 @@ impl Stage {
         self.run(arguments, Stdio::null())
     }
 
-    /// Waits until a tool prints something as wanted.
+    /// Waits until a tool prints something as wanted. It may fail until then: a broker of Kafka answers before it
+    /// knows a topic that it has created.
     pub fn tool_shows(&self, arguments: &[&str], wanted: &[&str]) -> Result<String> {
         let began = Instant::now();
         loop {
-            let printed = self.tool(arguments)?;
-            if wanted.iter().all(|it| printed.contains(it)) {
+            let outcome = self.tool(arguments);
+            let has_ended_well = outcome.is_ok();
+            let printed = outcome.unwrap_or_else(|error| format!("{error:#}"));
+            if has_ended_well && wanted.iter().all(|it| printed.contains(it)) {
                 return Ok(printed);
             }
             ensure!(
