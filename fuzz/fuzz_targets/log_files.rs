@@ -57,6 +57,7 @@ fn check(dir: &Path, clean_shutdown: bool, recovery_point: i64, log_start_offset
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
             handles: ottla_log::Handles::unlimited(),
+            checkpoint_marks: Arc::default(),
         })
     };
     let Ok((log, _)) = open(clean_shutdown, recovery_point) else { return };
