@@ -24,6 +24,16 @@ const ERROR: ErrorCode = ErrorCode::IllegalSaslState;
 /// kept until the delay of a failed login is over.
 const MOST_BODY_BYTES: usize = 256;
 
+/// A response of which Kafka sets the error code and the message.
+macro_rules! with_message {
+    ($response:ident, $message:expr) => {
+        $response {
+            error_message: $message,
+            ..$response::of_error(ERROR)
+        }
+    };
+}
+
 /// Encodes the response. `None` if there is none, or if the request cannot be decoded.
 pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
     let (api_key, version, body) = (to.api_key, to.api_version, &to.body);
@@ -72,36 +82,22 @@ pub(crate) fn refuse(to: &MisplacedRequest) -> Option<Encoded> {
         ApiKey::UnregisterController => {
             to.encode(&UnregisterControllerResponse::refused(ERROR, reason()))
         }
-        ApiKey::StreamsGroupTopologyDescriptionUpdate => {
-            to.encode(&StreamsGroupTopologyDescriptionUpdateResponse {
-                error_message: reason(),
-                ..StreamsGroupTopologyDescriptionUpdateResponse::of_error(ERROR)
-            })
+        ApiKey::StreamsGroupTopologyDescriptionUpdate => to.encode(&with_message!(
+            StreamsGroupTopologyDescriptionUpdateResponse,
+            reason()
+        )),
+        ApiKey::DescribeQuorum => to.encode(&with_message!(DescribeQuorumResponse, generic())),
+        ApiKey::ControllerRegistration => {
+            to.encode(&with_message!(ControllerRegistrationResponse, generic()))
         }
-        ApiKey::DescribeQuorum => to.encode(&DescribeQuorumResponse {
-            error_message: generic(),
-            ..DescribeQuorumResponse::of_error(ERROR)
-        }),
-        ApiKey::ControllerRegistration => to.encode(&ControllerRegistrationResponse {
-            error_message: generic(),
-            ..ControllerRegistrationResponse::of_error(ERROR)
-        }),
-        ApiKey::AddRaftVoter => to.encode(&AddRaftVoterResponse {
-            error_message: generic(),
-            ..AddRaftVoterResponse::of_error(ERROR)
-        }),
-        ApiKey::RemoveRaftVoter => to.encode(&RemoveRaftVoterResponse {
-            error_message: generic(),
-            ..RemoveRaftVoterResponse::of_error(ERROR)
-        }),
-        ApiKey::DeleteShareGroupOffsets => to.encode(&DeleteShareGroupOffsetsResponse {
-            error_message: generic(),
-            ..DeleteShareGroupOffsetsResponse::of_error(ERROR)
-        }),
-        ApiKey::AlterShareGroupOffsets => to.encode(&AlterShareGroupOffsetsResponse {
-            error_message: generic(),
-            ..AlterShareGroupOffsetsResponse::of_error(ERROR)
-        }),
+        ApiKey::AddRaftVoter => to.encode(&with_message!(AddRaftVoterResponse, generic())),
+        ApiKey::RemoveRaftVoter => to.encode(&with_message!(RemoveRaftVoterResponse, generic())),
+        ApiKey::DeleteShareGroupOffsets => {
+            to.encode(&with_message!(DeleteShareGroupOffsetsResponse, generic()))
+        }
+        ApiKey::AlterShareGroupOffsets => {
+            to.encode(&with_message!(AlterShareGroupOffsetsResponse, generic()))
+        }
         // In earlier versions, Kafka repeats the topics.
         ApiKey::AddPartitionsToTxn if version >= 4 => to.code::<AddPartitionsToTxnResponse>(),
         ApiKey::OffsetFetch if (2..=7).contains(&version) => to.code::<OffsetFetchResponse>(),
