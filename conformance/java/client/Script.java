@@ -5,11 +5,13 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import java.util.zip.CRC32;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.*;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.*;
 
@@ -104,6 +106,30 @@ class Script {
             Thread.sleep(600);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
+        }
+    }
+
+    private static int markers;
+
+    /**
+     * Waits until the only broker has applied every change before this call. It applies changes in order, but one after
+     * the other to its parts. A second change that is made when a first one is seen belongs to a later pass, so
+     * when it is seen, the pass of the first one has ended.
+     */
+    static void settle(Admin admin) {
+        ConfigResource marker = new ConfigResource(ConfigResource.Type.GROUP, "settled");
+        String setting = "consumer.session.timeout.ms";
+        for (int pass = 0; pass < 2; pass++) {
+            String value = String.valueOf(45_000 + ++markers);
+            get(admin.incrementalAlterConfigs(Map.of(marker, List.of(
+                new AlterConfigOp(new ConfigEntry(setting, value), AlterConfigOp.OpType.SET)))).all());
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            while (!value.equals(get(admin.describeConfigs(List.of(marker)).all()).get(marker).get(setting).value())) {
+                if (System.nanoTime() > end) {
+                    throw new IllegalStateException("a change is not applied after 30 s");
+                }
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(20));
+            }
         }
     }
 

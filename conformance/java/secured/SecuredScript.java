@@ -240,12 +240,12 @@ public final class SecuredScript extends Script {
 
     private void grant(AclBinding right) {
         get(admin.createAcls(List.of(right)).all());
-        settle();
+        settle(admin);
     }
 
     private void revoke(AclBinding right) {
         get(admin.deleteAcls(List.of(right.toFilter())).all());
-        settle();
+        settle(admin);
     }
 
     private void revoked() {
@@ -320,7 +320,7 @@ public final class SecuredScript extends Script {
             });
             shownStep("removed: the credential", () -> get(admin.alterUserScramCredentials(List.of(
                 new UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512))).all()));
-            settle();
+            settle(admin);
             shownStep("removed: is still connected", () -> {
                 send(producer, TOPIC, 10);
                 return "sent";

@@ -16,7 +16,7 @@ final class TokenSteps {
             CreateDelegationTokenOptions options = new CreateDelegationTokenOptions().maxLifetimeMs(3_600_000)
                 .renewers(List.of(new KafkaPrincipal("User", "reader")));
             DelegationToken token = Script.get(alice.createDelegationToken(options).delegationToken());
-            Script.settle();
+            Script.settle(script.admin);
             step("made", () -> shown(token));
             step("seen by the owner", () -> described(alice));
             step("seen by another", () -> described(carol));
@@ -63,7 +63,7 @@ final class TokenSteps {
             step("ended, of no token", () ->
                 Script.get(alice.expireDelegationToken(new byte[] {1}).expiryTimestamp()));
             step("ended", () -> Script.get(alice.expireDelegationToken(token.hmac()).expiryTimestamp()) > 0);
-            Script.settle();
+            Script.settle(script.admin);
             step("seen after its end", () -> described(alice));
             step("used after its end", () -> {
                 try (Admin admin = script.admin(login(token.tokenInfo().tokenId(), token.hmacAsBase64String(),
