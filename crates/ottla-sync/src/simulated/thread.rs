@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -184,16 +184,29 @@ struct Threads(parking_lot::Mutex<Vec<Arc<JoinState<()>>>>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        let mut killed = None;
         for thread in std::mem::take(&mut *self.0.lock()) {
             while !thread.has_ended() {
-                let ended = std::future::poll_fn(|context| match thread.has_ended() {
-                    true => Poll::Ready(()),
-                    false => thread.poll(context).map(drop),
-                });
-                executor::block_on(ended, Location::caller());
+                let waited = catch_unwind(AssertUnwindSafe(|| match killed {
+                    None => wait_for_end(&thread),
+                    Some(_) => world::wait_while_dying(),
+                }));
+                killed = waited.err().or(killed.take());
             }
         }
+        // Killed here, and not in the body of the scope: the threads had to end first.
+        if let Some(killed) = killed {
+            resume_unwind(killed);
+        }
     }
+}
+
+fn wait_for_end(thread: &JoinState<()>) {
+    let ended = std::future::poll_fn(|context| match thread.has_ended() {
+        true => Poll::Ready(()),
+        false => thread.poll(context).map(drop),
+    });
+    executor::block_on(ended, Location::caller());
 }
 
 pub struct ScopedJoinHandle<'scope, T>(ScopedKind<'scope, T>);

@@ -419,31 +419,35 @@ impl World {
         self.disconnect(host);
     }
 
-    /// Unwinds a suspended thread.
+    /// Unwinds a thread to its end, unless it is what runs.
     fn unwind(&self, slot: u32) {
+        while self.unwind_further(slot) {}
+    }
+
+    /// Starts or continues to unwind a thread that does not run. Returns whether it has to go on: a
+    /// `Drop` of the thread waits for another one.
+    fn unwind_further(&self, slot: u32) -> bool {
+        let is_started = match &self.coroutines.borrow()[slot as usize] {
+            Some(coroutine) => coroutine.started(),
+            None => return false,
+        };
         {
             let mut state = self.state.borrow_mut();
             state.make_unrunnable(slot);
             let thread = &mut state.threads[slot as usize];
-            if thread.has_ended || thread.is_dying {
-                return;
-            }
             thread.blocked = None;
             thread.is_dying = true;
         }
-        let is_started = self.coroutines.borrow()[slot as usize]
-            .as_ref()
-            .is_some_and(Coroutine::started);
         if !is_started {
             let never_run = self.coroutines.borrow_mut()[slot as usize].take();
             drop(never_run);
-            return self.end(slot);
+            self.end(slot);
+            return false;
         }
         HOT.with(|hot| hot.next_look.set(0));
-        while !self.state.borrow().threads[slot as usize].has_ended {
-            self.resume(slot);
-        }
+        self.resume(slot);
         HOT.with(|hot| hot.next_look.set(0));
+        !self.state.borrow().threads[slot as usize].has_ended
     }
 
     fn end(&self, slot: u32) {
@@ -456,7 +460,9 @@ impl World {
         state.free.push(slot);
     }
 
-    /// A dying thread waits in a `Drop` for another thread of its host, which is unwound first.
+    /// A dying thread waits in a `Drop` for another thread of its host, which is unwound first. If
+    /// that one waits in turn for a thread that waits here further down the stack, it gives control
+    /// back.
     fn wait_while_dying(&self, slot: u32, wait: Wait) {
         let host = {
             let thread = &mut self.state.borrow_mut().threads[slot as usize];
@@ -475,15 +481,20 @@ impl World {
             Wait::Lock { holder } => vec![holder.slot],
             _ => self.with(|state| {
                 let all = 0..state.threads.len() as u32;
-                all.filter(|other| state.threads[*other as usize].host == host)
-                    .collect()
+                all.filter(|other| {
+                    let thread = &state.threads[*other as usize];
+                    thread.host == host && !thread.has_ended
+                })
+                .collect()
             }),
         };
-        for other in others {
-            let may_unwind = self.coroutines.borrow()[other as usize].is_some();
-            if other != slot && may_unwind {
-                self.unwind(other);
-            }
+        let ended = |other: &&u32| self.state.borrow().threads[**other as usize].has_ended;
+        let ended_before = others.iter().filter(ended).count();
+        for other in &others {
+            self.unwind_further(*other);
+        }
+        if others.iter().filter(ended).count() == ended_before {
+            self.suspend();
         }
     }
 
@@ -614,6 +625,11 @@ pub(crate) fn block(
     let _timed = Timed(&world, timer);
     world.suspend();
     !world.state.borrow().threads[slot as usize].is_timed_out
+}
+
+/// Unwinds other threads of the running thread's host, which is dying.
+pub(crate) fn wait_while_dying() {
+    world().wait_while_dying(current(), Wait::Future);
 }
 
 /// Adds a token to the waiters of an object.

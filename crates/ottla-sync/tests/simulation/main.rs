@@ -511,6 +511,52 @@ fn threads_of_a_scope_end_within_it_also_when_they_are_killed() {
     }
 }
 
+/// Threads get the numbers of ended ones and are unwound in that order, so an inner one may be
+/// unwound before, and one inside it after, the thread that waits for both.
+#[test]
+fn scopes_of_scoped_threads_end_when_they_are_killed() {
+    fn nested(depth: u32) {
+        let data = vec![depth; 100];
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    struct Read<'a>(&'a [u32], u32);
+                    impl Drop for Read<'_> {
+                        fn drop(&mut self) {
+                            assert_eq!(self.0, [self.1; 100], "the scope is over");
+                        }
+                    }
+                    let _read = Read(&data, depth);
+                    match depth {
+                        0 => thread::sleep(Duration::from_secs(1)),
+                        _ => nested(depth - 1),
+                    }
+                });
+            }
+            if ottla_sync::random::random::<bool>("body") {
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+    }
+    for seed in 0..200 {
+        run(Config::new(seed), || {
+            let host = Host::new("victim");
+            let ended = ottla_sync::simulation::stream("ended").below(14);
+            let ended: Vec<_> = (0..ended).map(|_| host.spawn("brief", || {})).collect();
+            let main = host.spawn("main", move || {
+                for thread in ended {
+                    thread.join().unwrap();
+                }
+                nested(2);
+            });
+            thread::sleep(Duration::from_millis(100));
+            host.kill();
+            assert!(main.join().is_err(), "it was killed");
+        })
+        .unwrap();
+    }
+}
+
 #[test]
 fn a_thread_that_spins_meets_its_limit() {
     let config = Config::new(3).with_step_limit(10_000);
