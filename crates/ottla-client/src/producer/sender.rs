@@ -18,6 +18,7 @@ use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_sync::mpsc;
 use ottla_types::{ErrorCode, ProducerEpoch};
 
+use super::accumulator::Leader;
 use super::batch::ProducerBatch;
 use super::sequences::Identity;
 use super::shared::Shared;
@@ -152,8 +153,11 @@ impl Sender {
             now,
             shared.is_closed.load(Ordering::Acquire) || shared.is_completing_transaction(),
             |topic, partition| {
-                let leader = metadata.partition(topic, partition)?.leader;
-                (leader >= 0).then_some(leader)
+                let known = metadata.partition(topic, partition)?;
+                (known.leader >= 0).then_some(Leader {
+                    node: known.leader,
+                    epoch: known.leader_epoch,
+                })
             },
             |node| {
                 let blocked = nodes.get(&node).and_then(|node| node.blocked_since);
