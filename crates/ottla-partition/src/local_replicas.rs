@@ -65,6 +65,9 @@ pub struct Change<'a> {
     /// leaders' addresses in it.
     followers: Vec<Following>,
     removed: Vec<Arc<Partition>>,
+    /// Logs of replicas that have moved to other brokers. Deleted after everything else, so that
+    /// clients learn of the new leaders first.
+    unassigned: Vec<TopicPartition>,
 }
 
 /// The partition of a replica.
@@ -149,16 +152,15 @@ impl LocalReplicas {
         let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
         let before = Some(&delta.before).filter(|_| !is_start);
         let missing = self.lead_known(map.get(), &changes.leaders, before, &delta.after);
-        let mut removed = Vec::new();
+        let (mut removed, mut unassigned) = (Vec::new(), Vec::new());
         for deleted in &changes.deleted {
-            let partition = map.get_mut().remove(deleted.topic_id, deleted.partition);
-            // At once, because the same change may create a topic of the same name. The log may
-            // exist although it could not be opened.
-            if let Some(log_dirs) = self.host.log_dirs() {
-                let index = deleted.partition.0;
-                log_dirs.delete_log(&TopicPartition::new(deleted.topic.clone(), index));
+            removed.extend(map.get_mut().remove(deleted.topic_id, deleted.partition));
+            let log = TopicPartition::new(deleted.topic.clone(), deleted.partition.0);
+            match delta.after.topics.by_id(deleted.topic_id) {
+                Some(_) => unassigned.push(log),
+                // At once, because the same change may create a topic of the same name.
+                None => self.delete_log(&log),
             }
-            removed.extend(partition);
         }
         let leaders = missing.into_iter().map(|replica| (replica, true));
         let followers = changes.followers.iter().map(|replica| (replica, false));
@@ -176,11 +178,19 @@ impl LocalReplicas {
             changes,
             followers,
             removed,
+            unassigned,
         }
     }
 
-    /// Makes the leaders whose logs are open, and returns the others. Called before logs are deleted
-    /// and opened, which takes tens of milliseconds: clients may be sent here already.
+    /// The log may exist although it could not be opened.
+    fn delete_log(&self, log: &TopicPartition) {
+        if let Some(log_dirs) = self.host.log_dirs() {
+            log_dirs.delete_log(log);
+        }
+    }
+
+    /// Makes the leaders whose logs are open, and returns the others. Called before logs are opened and
+    /// deleted, which takes tens of milliseconds: clients may be sent here already.
     fn lead_known<'a>(
         &self,
         known: &PartitionMap,
@@ -652,7 +662,7 @@ impl LocalReplicas {
 
 impl Change<'_> {
     /// Called when the image is published: sets the roles of followers, applies settings, notifies
-    /// leaders of broker changes and ends removed partitions.
+    /// leaders of broker changes, ends removed partitions, and deletes the logs of moved replicas.
     pub fn finish(&mut self, delta: &MetadataDelta) {
         let host = &self.replicas.host;
         self.replicas.make_followers(&self.followers);
@@ -664,6 +674,9 @@ impl Change<'_> {
             }
             partition.notify(host, Event::LogLost);
             partition.wake_all();
+        }
+        for log in self.unassigned.drain(..) {
+            self.replicas.delete_log(&log);
         }
     }
 }
@@ -794,7 +807,11 @@ mod tests {
             ottla_sync::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(outcome.try_recv().is_err(), "the other replica lacks it");
-        host.apply(vec![reassigned(&[2], 2)]);
+        let log = partition.reader().dir();
+        host.change(vec![reassigned(&[2], 2)], |_| {
+            assert!(log.exists(), "deleting it would delay the response");
+        });
+        assert!(!log.exists());
         assert_eq!(outcome.await.ok(), Some(AckOutcome::NotLeader));
         assert!(!partition.is_leader());
     }
