@@ -247,7 +247,14 @@ impl LocalReplicas {
             map.get_mut().insert_all(missing);
         }
         map.publish(&self.partitions);
-        self.give_roles(&opened, before, image)
+        let followers = self.give_roles(&opened, before, image);
+        // A start has more urgent work.
+        if before.is_some() {
+            let created = opened.iter().filter(|opened| !opened.is_known);
+            let created = created.map(|opened| &opened.partition);
+            Partition::write_few_topic_ids(&self.host, created);
+        }
+        followers
     }
 
     /// Makes the leaders among some replicas, very many on several threads, and returns the followers
