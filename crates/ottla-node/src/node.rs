@@ -60,6 +60,10 @@ impl Node {
     pub fn metadata_applied(&self) -> Option<BoxFuture<'static, ()>> {
         let quorum = self.quorum()?;
         let end = quorum.unpublished()?;
+        tracing::debug!(
+            end = end.0,
+            "a request waits for metadata that is being applied"
+        );
         let quorum = quorum.clone();
         Some(Box::pin(async move {
             // If it takes longer, the request is refused.

@@ -116,7 +116,10 @@ impl Publisher {
 impl Shared {
     fn work(&self, mut publish: Publish) {
         while let Some((delta, end)) = self.next() {
+            let began = ottla_sync::time::now();
             publish(&delta);
+            let micros = ottla_sync::time::elapsed(began).as_micros() as u64;
+            tracing::debug!(end = end.0, micros, "metadata is applied");
             self.published.send_replace(end);
             let inbox = self.inbox.lock();
             if inbox.waiting.is_none() {
