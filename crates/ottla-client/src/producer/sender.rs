@@ -31,6 +31,8 @@ use crate::error::ClientError;
 /// event.
 const IDLE: Duration = Duration::from_secs(1);
 const RESTLESS: Duration = Duration::from_millis(50);
+/// The minimum sleep.
+const MOMENT: Duration = Duration::from_millis(1);
 
 enum Event {
     Connected(i32, Result<Arc<Connection>, ClientError>),
@@ -177,6 +179,11 @@ impl Sender {
         self.add_partitions_to_transaction();
         if self.wants_metadata || self.wants_new_epoch {
             pause = pause.min(RESTLESS);
+        }
+        if self.wants_metadata && !self.is_refreshing {
+            // Refused batches are sent again as soon, and must not meet the old leader once more.
+            let due = self.metadata_asked + shared.client.config().retry_backoff;
+            pause = pause.min(due.saturating_duration_since(now).max(MOMENT));
         }
         let request_timeout = shared.client.config().request_timeout;
         for request in self.in_flight.values() {

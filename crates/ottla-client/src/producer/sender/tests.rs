@@ -230,6 +230,21 @@ async fn a_batch_goes_at_once_to_the_leader_that_its_refusal_names() {
     assert_eq!(leader.as_deref(), Some("other:9092"));
 }
 
+/// A batch that was refused in the same millisecond is sent again after `retry.backoff.ms` as well.
+#[tokio::test]
+async fn the_sender_wakes_when_it_may_ask_for_metadata_again() {
+    let mut story = Story::in_a_transaction().await;
+    let config = story.producer.shared.client.config().clone();
+    let left = Duration::from_millis(3);
+    assert!(left < config.retry_backoff);
+    story.sender.wants_metadata = true;
+    let now = story.sender.metadata_asked + config.retry_backoff - left;
+    assert_eq!(story.sender.step(now), left);
+    assert!(!story.sender.is_refreshing);
+    story.sender.step(now + left);
+    assert!(story.sender.is_refreshing);
+}
+
 #[tokio::test]
 async fn a_late_response_does_not_fail_the_next_transaction() {
     let mut story = Story::in_a_transaction().await;
