@@ -2,6 +2,7 @@
 //! responses.
 
 mod admin;
+mod applied_metadata;
 mod audit_topic;
 mod authorization;
 mod bad_input;

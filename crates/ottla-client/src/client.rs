@@ -21,7 +21,7 @@ use ottla_types::{ErrorCode, Uuid};
 use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::error::ClientError;
-use crate::metadata::{BrokerNode, Metadata};
+use crate::metadata::{BrokerNode, Metadata, NamedLeader};
 use crate::metrics::{NetworkSensors, Sheet};
 use crate::outages::{Outage, Outages};
 
@@ -148,6 +148,20 @@ impl Client {
     /// ```
     pub fn metadata(&self) -> Arc<Metadata> {
         self.inner.metadata.lock().0.clone()
+    }
+
+    /// Takes over the leaders that a response names, as far as they are news, and the addresses in
+    /// it.
+    pub(crate) fn learn_leaders(&self, leaders: &[NamedLeader<'_>], nodes: Vec<BrokerNode>) {
+        let mut metadata = self.inner.metadata.lock();
+        if let Some(updated) = metadata.0.with_leaders(leaders, nodes) {
+            metadata.0 = Arc::new(updated);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_metadata(&self, metadata: Metadata) {
+        self.inner.metadata.lock().0 = Arc::new(metadata);
     }
 
     /// The brokers that cannot be reached at the moment, for a program to display while it waits.

@@ -83,6 +83,15 @@ pub struct TopicInfo {
     pub partitions: Vec<PartitionInfo>,
 }
 
+/// The leader of a partition according to the error of another broker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedLeader<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) partition: i32,
+    pub(crate) leader: i32,
+    pub(crate) leader_epoch: i32,
+}
+
 /// A snapshot of the cluster's metadata.
 ///
 /// ```no_run
@@ -135,6 +144,38 @@ impl Metadata {
         topic.map_or(Uuid::ZERO, |topic| topic.topic_id)
     }
 
+    /// A cluster of one broker, which leads the only partition of a topic.
+    #[cfg(test)]
+    pub(crate) fn of_topic(name: &str, leader: i32, leader_epoch: i32) -> Metadata {
+        let node = BrokerNode {
+            id: leader,
+            host: format!("host-{leader}"),
+            port: 9092,
+            rack: None,
+        };
+        let partition = PartitionInfo {
+            partition: 0,
+            error: ErrorCode::None,
+            leader,
+            leader_epoch,
+            replicas: Vec::new(),
+            isr: Vec::new(),
+            offline_replicas: Vec::new(),
+        };
+        let topic = TopicInfo {
+            name: name.to_owned(),
+            topic_id: Uuid::ZERO,
+            error: ErrorCode::None,
+            is_internal: false,
+            partitions: vec![partition],
+        };
+        Metadata {
+            brokers: [(leader, node)].into(),
+            topics: [(name.to_owned(), topic)].into(),
+            ..Metadata::default()
+        }
+    }
+
     /// The name of the topic with this ID, if it is known.
     ///
     /// ```no_run
@@ -148,6 +189,39 @@ impl Metadata {
             .values()
             .find(|topic| topic.topic_id == topic_id)
             .map(|topic| topic.name.as_str())
+    }
+
+    /// This snapshot with the leaders that a response names for partitions that have moved
+    /// (KIP-951), and the addresses in it. `None` if it names no newer leader.
+    pub(crate) fn with_leaders(
+        &self,
+        leaders: &[NamedLeader<'_>],
+        nodes: Vec<BrokerNode>,
+    ) -> Option<Metadata> {
+        let is_news = |named: &&NamedLeader<'_>| {
+            let known = self.partition(named.topic, named.partition);
+            let has_address = self.brokers.contains_key(&named.leader)
+                || nodes.iter().any(|node| node.id == named.leader);
+            has_address && known.is_some_and(|known| known.leader_epoch < named.leader_epoch)
+        };
+        let news: Vec<&NamedLeader<'_>> = leaders.iter().filter(is_news).collect();
+        if news.is_empty() {
+            return None;
+        }
+        let mut updated = self.clone();
+        for named in news {
+            let topic = updated.topics.get_mut(named.topic);
+            let mut partitions = topic.into_iter().flat_map(|it| &mut it.partitions);
+            if let Some(known) = partitions.find(|it| it.partition == named.partition) {
+                known.leader = named.leader;
+                known.leader_epoch = named.leader_epoch;
+                known.error = ErrorCode::None;
+            }
+        }
+        updated
+            .brokers
+            .extend(nodes.into_iter().map(|node| (node.id, node)));
+        Some(updated)
     }
 
     /// This snapshot updated with a response: brokers are replaced; the topics of the response are
@@ -209,5 +283,55 @@ fn topic_info(name: &str, topic: &MetadataResponseTopic) -> TopicInfo {
         error: ErrorCode::from_code(topic.error_code),
         is_internal: topic.is_internal,
         partitions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: i32) -> BrokerNode {
+        BrokerNode {
+            id,
+            host: format!("host-{id}"),
+            port: 9092,
+            rack: None,
+        }
+    }
+
+    fn named(partition: i32, leader: i32, leader_epoch: i32) -> NamedLeader<'static> {
+        NamedLeader {
+            topic: "t",
+            partition,
+            leader,
+            leader_epoch,
+        }
+    }
+
+    #[test]
+    fn a_named_leader_replaces_an_older_one_with_an_address() {
+        let metadata = Metadata::of_topic("t", 1, 5);
+        let known = |metadata: &Metadata| {
+            let partition = metadata.partition("t", 0).unwrap();
+            (partition.leader, partition.leader_epoch)
+        };
+        assert_eq!(known(&metadata), (1, 5));
+        let moved = metadata.with_leaders(&[named(0, 2, 6)], vec![node(2)]);
+        let moved = moved.expect("it is newer");
+        assert_eq!(known(&moved), (2, 6));
+        assert_eq!(moved.leader("t", 0).unwrap().address(), "host-2:9092");
+        let back = moved.with_leaders(&[named(0, 1, 7)], Vec::new());
+        assert_eq!(known(&back.expect("its address is known")), (1, 7));
+
+        for (what, leader) in [
+            ("as old", named(0, 2, 5)),
+            ("none", named(0, -1, -1)),
+            ("another partition", named(1, 2, 6)),
+        ] {
+            let updated = metadata.with_leaders(&[leader], vec![node(2)]);
+            assert_eq!(updated, None, "{what}");
+        }
+        let without_address = metadata.with_leaders(&[named(0, 2, 6)], Vec::new());
+        assert_eq!(without_address, None);
     }
 }

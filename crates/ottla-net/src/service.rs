@@ -57,8 +57,9 @@ pub trait PendingAnswer: Send + Sync {
     /// Returns the response once it is ready.
     fn take(&self) -> Result<Answer, RequestError>;
 
-    /// Returns a future that completes when the partition whose inbox this request found full has
-    /// room again; `None` if no inbox was full. Until then the connection is not read.
+    /// Returns a future that completes when what this request met is over: a partition whose inbox is
+    /// full, or metadata that has to be applied first. `None` if there is nothing to wait for. Until
+    /// then the connection is not read, so that its requests keep their order.
     fn room(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 }
 

@@ -19,7 +19,7 @@
 //! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
 //! `SnapshotGenerator`.
 
-use ottla_sync::atomic::AtomicBool;
+use ottla_sync::atomic::{AtomicBool, AtomicI64};
 use ottla_sync::thread_channel::{self, RecvTimeoutError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -252,6 +252,12 @@ impl Controller {
     /// The end offset of the metadata that is published on this node.
     pub fn published(&self) -> watch::Receiver<Offset> {
         self.publisher.published()
+    }
+
+    /// The end offset of the newest committed change while it is not published on this node; 0 if
+    /// all changes are.
+    pub fn unpublished(&self) -> Arc<AtomicI64> {
+        self.publisher.unpublished()
     }
 
     /// Sets the network, and the channel on which the thread receives responses and finished

@@ -1,10 +1,12 @@
 //! The interface of this node's cluster membership for the rest of the process.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_context::NodeContext;
 use ottla_net::RequestContext;
+use ottla_sync::BoxFuture;
 use ottla_types::{BrokerEpoch, ErrorCode};
 
 use crate::controller::channel::ControllerChannel;
@@ -13,6 +15,10 @@ use crate::controller::requests::ControllerRequest;
 use crate::membership::Membership;
 use crate::membership::heartbeats::Heartbeats;
 use crate::quorum_handle::QuorumHandle;
+
+/// How long a request waits for metadata that this node is applying: as long as clients wait before
+/// they repeat a refused request (`retry.backoff.ms`).
+const APPLIED_WITHIN: Duration = Duration::from_millis(100);
 
 /// This node as a member of its cluster. Before it has joined, it refuses requests that need a
 /// controller.
@@ -43,6 +49,26 @@ impl Node {
     /// The metadata quorum; `None` before the node has joined it.
     pub fn quorum(&self) -> Option<&QuorumHandle> {
         Some(self.controller()?.quorum())
+    }
+
+    /// Returns when the metadata that this node is applying is applied, or after 100 ms. `None` if
+    /// it is applying none.
+    ///
+    /// For requests about a topic or a leadership that this node does not have. Opening logs takes
+    /// tens of milliseconds; by then, other brokers may have sent clients here, and a client that
+    /// is refused waits for as long as this does.
+    pub fn metadata_applied(&self) -> Option<BoxFuture<'static, ()>> {
+        let quorum = self.quorum()?;
+        let end = quorum.unpublished()?;
+        tracing::debug!(
+            end = end.0,
+            "a request waits for metadata that is being applied"
+        );
+        let quorum = quorum.clone();
+        Some(Box::pin(async move {
+            // If it takes longer, the request is refused.
+            let _ = ottla_sync::time::timeout(APPLIED_WITHIN, quorum.published(end)).await;
+        }))
     }
 
     /// The task that keeps this broker registered; `None` for a node that is not a broker.

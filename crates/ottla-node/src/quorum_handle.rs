@@ -1,6 +1,6 @@
 //! The interface of the quorum thread for the rest of the node.
 
-use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use ottla_sync::thread;
 use ottla_sync::thread_channel;
 use std::fmt;
@@ -29,6 +29,8 @@ pub struct QuorumHandle {
     cluster_id: ByteString,
     /// The end offset of the metadata that is published on this node.
     published: watch::Receiver<Offset>,
+    /// The end offset of the newest committed change while it is not published; 0 if all are.
+    unpublished: Arc<AtomicI64>,
     /// Checked by the thread while it waits for something other than work.
     stop_requested: Arc<AtomicBool>,
     /// Set when the thread has ended.
@@ -57,6 +59,7 @@ pub fn start(
         status: controller.status(),
         cluster_id: ByteString::from(controller.cluster_id()),
         published: controller.published(),
+        unpublished: controller.unpublished(),
         stop_requested: controller.stop_requested(),
         has_ended: Arc::default(),
     };
@@ -143,6 +146,13 @@ impl QuorumHandle {
             .is_ok()
     }
 
+    /// The end offset, exclusive, of the committed changes that this node is still publishing;
+    /// `None` if all are published. Costs no more than reading a number.
+    pub fn unpublished(&self) -> Option<Offset> {
+        let end = Offset(self.unpublished.load(Ordering::Acquire));
+        (end > Offset::ZERO).then_some(end)
+    }
+
     /// Waits until `is_there` returns true after a published change. Returns false when nothing is
     /// published any more.
     #[must_use]
@@ -220,6 +230,7 @@ impl QuorumHandle {
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::without_quorum())),
             cluster_id: ByteString::new(),
             published: watch::channel(Offset::ZERO).1,
+            unpublished: Arc::default(),
             stop_requested: Arc::default(),
             has_ended: Arc::default(),
         }

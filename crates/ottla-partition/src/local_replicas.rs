@@ -65,6 +65,9 @@ pub struct Change<'a> {
     /// leaders' addresses in it.
     followers: Vec<Following>,
     removed: Vec<Arc<Partition>>,
+    /// Logs of replicas that have moved to other brokers. Deleted after everything else, so that
+    /// clients learn of the new leaders first.
+    unassigned: Vec<TopicPartition>,
 }
 
 /// The partition of a replica.
@@ -145,22 +148,22 @@ impl LocalReplicas {
         let before = &delta.before;
         self.leaderships.lock().on_changed(before, &changes);
         let mut map = ChangedMap::new(&self.partitions);
-        let mut removed = Vec::new();
-        for deleted in &changes.deleted {
-            let partition = map.get_mut().remove(deleted.topic_id, deleted.partition);
-            // At once, because the same change may create a topic of the same name. The log may
-            // exist although it could not be opened.
-            if let Some(log_dirs) = self.host.log_dirs() {
-                let index = deleted.partition.0;
-                log_dirs.delete_log(&TopicPartition::new(deleted.topic.clone(), index));
-            }
-            removed.extend(partition);
-        }
-        let leaders = changes.leaders.iter().map(|replica| (replica, true));
-        let followers = changes.followers.iter().map(|replica| (replica, false));
         // At start, the delta contains all partitions, including existing ones.
         let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
         let before = Some(&delta.before).filter(|_| !is_start);
+        let missing = self.lead_known(map.get(), &changes.leaders, before, &delta.after);
+        let (mut removed, mut unassigned) = (Vec::new(), Vec::new());
+        for deleted in &changes.deleted {
+            removed.extend(map.get_mut().remove(deleted.topic_id, deleted.partition));
+            let log = TopicPartition::new(deleted.topic.clone(), deleted.partition.0);
+            match delta.after.topics.by_id(deleted.topic_id) {
+                Some(_) => unassigned.push(log),
+                // At once, because the same change may create a topic of the same name.
+                None => self.delete_log(&log),
+            }
+        }
+        let leaders = missing.into_iter().map(|replica| (replica, true));
+        let followers = changes.followers.iter().map(|replica| (replica, false));
         // At start, very many logs are there already and only have to be claimed. Later changes may
         // create logs, each in the directory that has the fewest by then.
         let threads = match is_start {
@@ -175,7 +178,36 @@ impl LocalReplicas {
             changes,
             followers,
             removed,
+            unassigned,
         }
+    }
+
+    /// The log may exist although it could not be opened.
+    fn delete_log(&self, log: &TopicPartition) {
+        if let Some(log_dirs) = self.host.log_dirs() {
+            log_dirs.delete_log(log);
+        }
+    }
+
+    /// Makes the leaders whose logs are open, and returns the others. Called before logs are opened and
+    /// deleted, which takes tens of milliseconds: clients may be sent here already.
+    fn lead_known<'a>(
+        &self,
+        known: &PartitionMap,
+        leaders: &'a [LocalReplica],
+        before: Option<&MetadataImage>,
+        image: &MetadataImage,
+    ) -> Vec<&'a LocalReplica> {
+        let is_known = |replica: &&LocalReplica| {
+            let found = known.partition_by_id(replica.topic_id, replica.partition);
+            found.is_some()
+        };
+        let (here, missing): (Vec<_>, Vec<_>) = leaders.iter().partition(is_known);
+        let here = here.into_iter().map(|replica| (replica, true));
+        let opened = self.open_all(known, here, before, image);
+        // None of them follows.
+        self.give_roles(&opened, before, image);
+        missing
     }
 
     /// How many threads take up the replicas of a start, and give very many replicas their roles:
@@ -215,7 +247,25 @@ impl LocalReplicas {
             map.get_mut().insert_all(missing);
         }
         map.publish(&self.partitions);
-        let given = in_parts(&opened, self.threads(), |part| {
+        let followers = self.give_roles(&opened, before, image);
+        // A start has more urgent work.
+        if before.is_some() {
+            let created = opened.iter().filter(|opened| !opened.is_known);
+            let created = created.map(|opened| &opened.partition);
+            Partition::write_few_topic_ids(&self.host, created);
+        }
+        followers
+    }
+
+    /// Makes the leaders among some replicas, very many on several threads, and returns the followers
+    /// with their roles.
+    fn give_roles(
+        &self,
+        opened: &[Opened<'_>],
+        before: Option<&MetadataImage>,
+        image: &MetadataImage,
+    ) -> Vec<Following> {
+        let given = in_parts(opened, self.threads(), |part| {
             self.make_leaders(part, before, image)
         });
         let mut followers = Vec::new();
@@ -619,17 +669,37 @@ impl LocalReplicas {
 
 impl Change<'_> {
     /// Called when the image is published: sets the roles of followers, applies settings, notifies
-    /// leaders of broker changes and ends removed partitions.
+    /// leaders of broker changes, ends removed partitions, and deletes the logs of moved replicas.
     pub fn finish(&mut self, delta: &MetadataDelta) {
         let host = &self.replicas.host;
         self.replicas.make_followers(&self.followers);
         self.replicas.apply_topic_configs(delta);
         self.replicas.tell_brokers(delta, &self.changes);
         for partition in self.removed.drain(..) {
+            if let Some(resignation) = resignation(&partition, &delta.after) {
+                partition.notify(host, resignation);
+            }
             partition.notify(host, Event::LogLost);
             partition.wake_all();
         }
+        for log in self.unassigned.drain(..) {
+            self.replicas.delete_log(&log);
+        }
     }
+}
+
+/// The role of a leader whose replica has moved to another broker: its appends are refused with
+/// `NOT_LEADER_OR_FOLLOWER`, and the response names the new leader. `None` for other replicas and
+/// for deleted topics.
+fn resignation(partition: &Partition, image: &MetadataImage) -> Option<Event<Ack>> {
+    let topic = image.topics.by_id(partition.topic_id)?;
+    let registration = topic.partition(partition.topic_partition.partition)?;
+    partition.is_leader().then(|| Event::FollowerOf {
+        leader: BrokerId::NONE,
+        leader_epoch: registration.leader_epoch,
+        partition_epoch: registration.partition_epoch,
+        settings: partition.settings().replica,
+    })
 }
 
 fn known_before<'a>(
@@ -696,9 +766,113 @@ fn replica_brokers(
 
 #[cfg(test)]
 mod tests {
-    use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
 
-    use crate::test_host::TestHost;
+    use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_replica::{AckOutcome, AlterPartition, FetchPosition, RequiredAcks};
+    use ottla_types::{DirectoryId, Offset, Timestamp};
+
+    use super::*;
+    use crate::partition::host::Replicate;
+    use crate::partition::{LeaderFetcher, OfTransaction, PendingAppend};
+    use crate::test_host::{TOPIC_ID, TestHost, led_topic};
+
+    /// A change of the only partition of [`TestHost::lead`]; all replicas are in sync.
+    fn reassigned(replicas: &[i32], leader: i32) -> MetadataRecord {
+        MetadataRecord::PartitionChange(PartitionChangeRecord {
+            partition_id: 0,
+            topic_id: TOPIC_ID,
+            replicas: Some(replicas.to_vec()),
+            isr: Some(replicas.to_vec()),
+            directories: Some(vec![DirectoryId::from_u128(9); replicas.len()]),
+            leader,
+            ..Default::default()
+        })
+    }
+
+    /// Kafka: `ReplicaManager.stopPartitions`, which completes the delayed requests.
+    #[tokio::test]
+    async fn appends_of_a_leader_that_was_moved_away_are_refused_as_not_led_here() {
+        let host = TestHost::start();
+        let partition = host.lead(&[]);
+        host.apply(vec![reassigned(&[1, 2], 1)]);
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(0), None, Some(b"x"), &[]);
+        let (released, mut outcome) = ottla_sync::oneshot::channel();
+        let append = PendingAppend {
+            batch: builder.build(),
+            required_acks: RequiredAcks::All,
+            expected_leader_epoch: None,
+            of_transaction: OfTransaction::No,
+            deadline_ms: u64::MAX,
+            ack: Ack::Internal(released),
+        };
+        partition.append(&host.host, append);
+        while partition.reader().log_end_offset() < Offset(1) {
+            ottla_sync::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(outcome.try_recv().is_err(), "the other replica lacks it");
+        let log = partition.reader().dir();
+        host.change(vec![reassigned(&[2], 2)], |_| {
+            assert!(log.exists(), "deleting it would delay the response");
+        });
+        assert!(!log.exists());
+        assert_eq!(outcome.await.ok(), Some(AckOutcome::NotLeader));
+        assert!(!partition.is_leader());
+    }
+
+    /// A fetcher that notes whether a directory exists when it is stopped.
+    #[derive(Debug, Default)]
+    struct Witness {
+        log: OnceLock<PathBuf>,
+        found: Mutex<Vec<bool>>,
+    }
+
+    impl LeaderFetcher for Witness {
+        fn is_for(&self, _: BrokerId, _: &TopicPartition) -> bool {
+            true
+        }
+
+        fn order(&self, _: &Arc<Partition>, _: FetchPosition) {}
+
+        fn stop(&self, _: &Partition) {
+            let log = self.log.get().expect("it is set before the election");
+            self.found.lock().push(log.exists());
+        }
+
+        fn list_leader_offsets(&self, _: &Arc<Partition>, _: LeaderEpoch) {}
+    }
+
+    impl Replicate for Witness {
+        fn fetcher(self: Arc<Self>, _: BrokerId, _: &TopicPartition) -> Arc<dyn LeaderFetcher> {
+            self
+        }
+
+        fn propose(self: Arc<Self>, _: &Arc<Partition>, _: AlterPartition, _: bool) {}
+    }
+
+    #[tokio::test]
+    async fn a_replica_leads_before_the_logs_of_the_same_change_are_opened() {
+        let data = tempfile::tempdir().expect("a directory");
+        let witness = Arc::new(Witness::default());
+        let replicate = Arc::clone(&witness) as Arc<dyn Replicate>;
+        let host = TestHost::start_with(data.path(), Some(replicate));
+        let partition = host.lead(&[]);
+        let dir = partition.reader().dir();
+        let log_dir = dir.parent().expect("the log directory");
+        let new = log_dir.join("new-0");
+        witness.log.set(new.clone()).expect("it is set once");
+        host.apply(vec![reassigned(&[1, 2], 2)]);
+        assert!(!partition.is_leader());
+
+        let mut records = led_topic("new", TopicId::from_u128(5), 1);
+        records.push(reassigned(&[1, 2], 1));
+        host.apply(records);
+        assert!(partition.is_leader() && new.exists());
+        assert_eq!(*witness.found.lock(), [false]);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_start_with_very_many_replicas_takes_up_all() {

@@ -87,9 +87,14 @@ impl TestHost {
 
     /// On an existing directory, which is formatted here.
     pub fn start_in(data: &Path) -> TestHost {
+        TestHost::start_with(data, None)
+    }
+
+    /// As [`start_in`](Self::start_in). `replicate` as for [`open`](Self::open).
+    pub(crate) fn start_with(data: &Path, replicate: Option<Arc<dyn Replicate>>) -> TestHost {
         let config = config_in(data);
         format_standalone(&config).expect("formats");
-        let opened = TestHost::open(config, Arc::default(), None, Arc::new(NobodyVerifies));
+        let opened = TestHost::open(config, Arc::default(), replicate, Arc::new(NobodyVerifies));
         opened.expect("there is nothing to load")
     }
 

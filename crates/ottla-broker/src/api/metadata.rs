@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     request: MetadataRequest,
 ) -> MetadataResponse {
     let version = context.api_version;
-    let image = broker.metadata().clone();
+    let mut image = broker.metadata().clone();
     let authorizer = &broker.authorizer;
     let mut topics = Vec::new();
     // Version 0 has no null; an empty list means all topics.
@@ -45,6 +45,16 @@ pub(crate) async fn handle(
         && asked.iter().any(has_later_names)
     {
         return refused_as_a_whole(asked, ErrorCode::InvalidRequest);
+    }
+    // A client that asks right after the creation of a topic would ask again only after its
+    // `retry.backoff.ms`.
+    if let Some(asked) = &asked
+        && asked.iter().any(|topic| !is_known(&image, topic))
+        && let Some(applied) = broker.node.metadata_applied()
+    {
+        let _waiting = context.waited.begin();
+        applied.await;
+        image = broker.metadata().clone();
     }
     match asked {
         None => {
@@ -168,6 +178,14 @@ pub(crate) async fn handle(
         response.cluster_authorized_operations = broker.cluster_authorized_operations(context);
     }
     response
+}
+
+fn is_known(image: &MetadataImage, asked: &MetadataRequestTopic) -> bool {
+    let topics = &image.topics;
+    match &asked.name {
+        Some(name) if asked.topic_id.is_zero() => topics.by_name(name).is_some(),
+        _ => topics.by_id(asked.topic_id).is_some(),
+    }
 }
 
 /// Kafka: `MetadataRequest.getErrorResponse`.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_coordinator::TransactionalProducer;
-use ottla_protocol::messages::produce_request::PartitionProduceData;
+use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use ottla_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
     TopicProduceResponse,
@@ -29,7 +29,7 @@ use ottla_records::{
     ValidationBuffers, ValidationRules, read_produced_batch, validate,
 };
 use ottla_replica::{AckOutcome, RequiredAcks};
-use ottla_sync::Mutex;
+use ottla_sync::{BoxFuture, Mutex};
 use ottla_types::{ErrorCode, TopicName, Uuid};
 
 use ottla_net::RequestError;
@@ -76,8 +76,16 @@ pub(crate) struct PendingProduce {
     started: Instant,
     /// How long the client is throttled.
     throttle_time_ms: AtomicI32,
-    /// A partition whose inbox is over its bound. The connection waits for it.
-    stalled: Mutex<Option<Arc<Partition>>>,
+    /// What the connection waits for before it is read further.
+    obstacle: Mutex<Option<Obstacle>>,
+}
+
+enum Obstacle {
+    /// The inbox of this partition is over its bound.
+    FullInbox(Arc<Partition>),
+    /// This broker is applying metadata that may make it lead a partition of the request. Submits the
+    /// request then.
+    Metadata(BoxFuture<'static, ()>),
 }
 
 /// The properties of a batch while it is validated.
@@ -107,8 +115,25 @@ pub(crate) fn start(
         remaining: AtomicUsize::new(1),
         started: ottla_sync::time::now(),
         throttle_time_ms: AtomicI32::new(0),
-        stalled: Mutex::new(None),
+        obstacle: Mutex::new(None),
     });
+    if let Some(applied) = pending.may_lead_soon(&request) {
+        pending.count();
+        // Weak, because the request holds this. The connection holds the request until then.
+        let waiting = Arc::downgrade(&pending);
+        *pending.obstacle.lock() = Some(Obstacle::Metadata(Box::pin(async move {
+            applied.await;
+            let Some(pending) = waiting.upgrade() else {
+                return;
+            };
+            pending.hand_in(request);
+            pending.on_answered();
+            if let Some(room) = pending.room() {
+                room.await;
+            }
+        })));
+        return Ok(Answer::Pending(pending));
+    }
     pending.hand_in(request);
     pending.count();
     if pending.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -126,6 +151,29 @@ struct Submission {
 }
 
 impl PendingProduce {
+    /// Returns when this broker has applied the metadata that it is applying, if it does not lead all
+    /// partitions of the request yet. `None` if it leads them, or is applying nothing. Refused, the
+    /// client would wait for longer.
+    fn may_lead_soon(&self, request: &ProduceRequest) -> Option<BoxFuture<'static, ()>> {
+        let applied = self.broker.node.metadata_applied()?;
+        let (metadata, map) = (self.broker.metadata(), self.broker.partitions.load());
+        let leads_all_of = |topic: &TopicProduceData| {
+            let local = match self.context.api_version >= 13 {
+                true => {
+                    let known = metadata.topics.by_id(topic.topic_id);
+                    known.and_then(|known| map.topic_by_id(known.id))
+                }
+                false => map.topic(&topic.name),
+            };
+            topic.partition_data.iter().all(|data| {
+                let partition = local.and_then(|local| local.partition(data.index));
+                partition.is_some_and(|partition| partition.is_leader())
+            })
+        };
+        let leads_all = request.topic_data.iter().all(leads_all_of);
+        (!leads_all).then_some(applied)
+    }
+
     /// Creates the response with an entry for every partition, and starts the appends. The response
     /// is not locked during an append, because the thread that runs it may fill in other entries.
     fn hand_in(self: &Arc<Self>, request: ProduceRequest) {
@@ -266,7 +314,7 @@ impl PendingProduce {
             None => self.validate_elsewhere(Arc::clone(&partition), batch, arrival),
         }
         if partition.is_over_bound() {
-            *self.stalled.lock() = Some(partition);
+            *self.obstacle.lock() = Some(Obstacle::FullInbox(partition));
         }
     }
 
@@ -638,8 +686,10 @@ impl PendingAnswer for PendingProduce {
     }
 
     fn room(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        let partition = self.stalled.lock().take()?;
-        Some(Box::pin(async move { partition.has_room().await }))
+        Some(match self.obstacle.lock().take()? {
+            Obstacle::FullInbox(partition) => Box::pin(async move { partition.has_room().await }),
+            Obstacle::Metadata(applied) => applied,
+        })
     }
 }
 
@@ -726,7 +776,7 @@ mod tests {
             remaining: AtomicUsize::new(1),
             started: ottla_sync::time::now(),
             throttle_time_ms: AtomicI32::new(0),
-            stalled: Mutex::new(None),
+            obstacle: Mutex::new(None),
         });
         let unanswered = Unanswered {
             pending: Arc::clone(&pending),

@@ -42,6 +42,19 @@ async fn only_the_first_record_waits_for_the_topic_id_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_few_new_logs_get_the_file_before_they_have_records() {
+    let broker = TestBroker::start().await;
+    let created = Instant::now();
+    broker.create_topic(TOPIC, 6, &[]).await;
+    let dirs = [0, 1, 2, 3, 4, 5].map(|index| broker.partition(TOPIC, index).reader().dir());
+    while !dirs.iter().all(|dir| has_id(dir)) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        // After this time, logs of any number get it.
+        assert!(created.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_partitions_have_the_file_after_a_stop() {
     let broker = TestBroker::start().await;
     broker.create_topic(TOPIC, 40, &[]).await;

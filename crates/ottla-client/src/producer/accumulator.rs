@@ -94,6 +94,13 @@ pub(super) enum Refused<I> {
     },
 }
 
+/// The leader of a partition, as the metadata names it.
+#[derive(Clone, Copy)]
+pub(super) struct Leader {
+    pub(super) node: i32,
+    pub(super) epoch: i32,
+}
+
 /// The next actions of the sender.
 #[derive(Default)]
 pub(super) struct Ready {
@@ -279,12 +286,13 @@ impl Accumulator {
         interest.note(batch, index, timestamp)
     }
 
-    /// The leaders with something to send now.
+    /// The leaders with something to send now. Batches whose partition has a newer leader than at
+    /// their last attempt do not wait (KIP-951).
     pub(super) fn ready(
         &self,
         now: Instant,
         sends_all: bool,
-        leader_of: impl Fn(&str, i32) -> Option<i32>,
+        leader_of: impl Fn(&str, i32) -> Option<Leader>,
         is_available: impl Fn(i32) -> bool,
     ) -> Ready {
         let sends_all =
@@ -296,17 +304,20 @@ impl Accumulator {
             let mut loads = Vec::new();
             for (index, queue) in topic.partitions.iter().enumerate() {
                 let leader = leader_of(&topic.name, queue.partition);
-                let state = queue.state.lock();
+                let mut state = queue.state.lock();
                 if let Some(leader) = leader
                     && self.rules.is_adaptive
-                    && is_available(leader)
+                    && is_available(leader.node)
                 {
                     loads.push((index, state.batches.len()));
+                }
+                if let Some(leader) = leader {
+                    state.end_waits_for(leader.epoch, now);
                 }
                 let Some(first) = state.batches.front() else {
                     continue;
                 };
-                let Some(leader) = leader else {
+                let Some(Leader { node: leader, .. }) = leader else {
                     ready.topics_without_leader.insert(topic.name.clone());
                     continue;
                 };

@@ -38,6 +38,8 @@ pub(super) struct ProducerBatch {
     /// The earliest time of the next attempt.
     pub(super) waits_until: Instant,
     pub(super) attempts: u32,
+    /// The known leader epoch of its partition at the last attempt; -1 if it was unknown.
+    pub(super) leader_epoch: i32,
     /// Its identification and sequence among the sent batches; `None` without idempotence, and
     /// before the first attempt.
     pub(super) ticket: Option<Ticket>,
@@ -84,6 +86,7 @@ impl ProducerBatch {
             created: now,
             waits_until: now,
             attempts: 0,
+            leader_epoch: -1,
             ticket: None,
             last_error: None,
             is_told: false,

@@ -5,6 +5,7 @@
 
 use ottla_types::{ProducerEpoch, ProducerId};
 
+use super::accumulator::Leader;
 use super::delivery::{Delivery, Outcome, Written};
 use super::record::RecordRef;
 use super::sequences::Identity;
@@ -12,6 +13,8 @@ use super::{Producer, ProducerConfig, Shared, TrySendError};
 use crate::client::Client;
 use crate::config::ClientConfig;
 use crate::error::ClientError;
+
+const LEADER: Leader = Leader { node: 0, epoch: 0 };
 
 /// See the module.
 pub struct OfflineProducer {
@@ -57,7 +60,7 @@ impl OfflineProducer {
         let now = ottla_sync::time::now();
         let ready = shared
             .accumulator
-            .ready(now, true, |_, _| Some(0), |_| true);
+            .ready(now, true, |_, _| Some(LEADER), |_| true);
         let mut bytes = 0;
         for queues in ready.nodes.values() {
             loop {

@@ -1,7 +1,7 @@
 //! The queue of one partition, and the rules for its batches.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_records::Compression;
 
@@ -39,6 +39,16 @@ pub(super) struct QueueState {
 }
 
 impl QueueState {
+    /// Ends the waits of batches that were refused in an earlier leader epoch than this one: the
+    /// backoff is for a leader that cannot take them yet, and the next attempt goes to another one
+    /// (`ProducerBatch.hasLeaderChangedForTheOngoingRetry`).
+    pub(super) fn end_waits_for(&mut self, leader_epoch: i32, now: Instant) {
+        let retried = self.batches.iter_mut().take_while(|it| it.attempts > 0);
+        for batch in retried.filter(|it| it.leader_epoch < leader_epoch) {
+            batch.waits_until = batch.waits_until.min(now);
+        }
+    }
+
     /// The position in the queue for a batch that is retried.
     pub(super) fn place_of(&self, batch: &ProducerBatch) -> usize {
         let position = |batch: &ProducerBatch| self.sequences.position(batch.ticket?);

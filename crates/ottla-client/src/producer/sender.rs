@@ -18,6 +18,7 @@ use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_sync::mpsc;
 use ottla_types::{ErrorCode, ProducerEpoch};
 
+use super::accumulator::Leader;
 use super::batch::ProducerBatch;
 use super::sequences::Identity;
 use super::shared::Shared;
@@ -30,6 +31,8 @@ use crate::error::ClientError;
 /// event.
 const IDLE: Duration = Duration::from_secs(1);
 const RESTLESS: Duration = Duration::from_millis(50);
+/// The minimum sleep.
+const MOMENT: Duration = Duration::from_millis(1);
 
 enum Event {
     Connected(i32, Result<Arc<Connection>, ClientError>),
@@ -152,8 +155,11 @@ impl Sender {
             now,
             shared.is_closed.load(Ordering::Acquire) || shared.is_completing_transaction(),
             |topic, partition| {
-                let leader = metadata.partition(topic, partition)?.leader;
-                (leader >= 0).then_some(leader)
+                let known = metadata.partition(topic, partition)?;
+                (known.leader >= 0).then_some(Leader {
+                    node: known.leader,
+                    epoch: known.leader_epoch,
+                })
             },
             |node| {
                 let blocked = nodes.get(&node).and_then(|node| node.blocked_since);
@@ -173,6 +179,11 @@ impl Sender {
         self.add_partitions_to_transaction();
         if self.wants_metadata || self.wants_new_epoch {
             pause = pause.min(RESTLESS);
+        }
+        if self.wants_metadata && !self.is_refreshing {
+            // Refused batches are sent again as soon, and must not meet the old leader once more.
+            let due = self.metadata_asked + shared.client.config().retry_backoff;
+            pause = pause.min(due.saturating_duration_since(now).max(MOMENT));
         }
         let request_timeout = shared.client.config().request_timeout;
         for request in self.in_flight.values() {

@@ -8,6 +8,7 @@
 //!
 //! In Kafka: the event queue of `MetadataLoader`, beside that of `KafkaRaftClient`.
 
+use ottla_sync::atomic::{AtomicI64, Ordering};
 use ottla_sync::thread::{self, JoinHandle};
 use std::io;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ struct Shared {
     changed: Condvar,
     /// The exclusive end offset of the change that was published last.
     published: watch::Sender<Offset>,
+    /// The exclusive end offset of the newest queued change while it is not published; 0 if all
+    /// changes are. Set under the lock of the inbox.
+    unpublished: Arc<AtomicI64>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,7 @@ impl Publisher {
                 inbox: Mutex::default(),
                 changed: Condvar::new(),
                 published: watch::Sender::new(Offset::ZERO),
+                unpublished: Arc::default(),
             }),
             thread: None,
         }
@@ -77,12 +82,18 @@ impl Publisher {
             None => delta,
         };
         inbox.waiting = Some((all, end));
+        self.shared.unpublished.store(end.0, Ordering::Release);
         self.shared.changed.notify_one();
     }
 
     /// The end offset of the change that was published last.
     pub fn published(&self) -> watch::Receiver<Offset> {
         self.shared.published.subscribe()
+    }
+
+    /// The end offset of the newest change while it is not published; 0 if all changes are.
+    pub fn unpublished(&self) -> Arc<AtomicI64> {
+        Arc::clone(&self.shared.unpublished)
     }
 
     /// Whether the thread has ended by itself, that is by a panic.
@@ -105,8 +116,15 @@ impl Publisher {
 impl Shared {
     fn work(&self, mut publish: Publish) {
         while let Some((delta, end)) = self.next() {
+            let began = ottla_sync::time::now();
             publish(&delta);
+            let micros = ottla_sync::time::elapsed(began).as_micros() as u64;
+            tracing::debug!(end = end.0, micros, "metadata is applied");
             self.published.send_replace(end);
+            let inbox = self.inbox.lock();
+            if inbox.waiting.is_none() {
+                self.unpublished.store(0, Ordering::Release);
+            }
         }
     }
 
@@ -119,5 +137,42 @@ impl Shared {
                 waiting => return waiting,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use ottla_metadata::MetadataImage;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_unpublished_until_the_publisher_has_finished_it() {
+        let (begun, has_begun) = channel();
+        let (finish, may_finish) = channel();
+        let mut publisher = Publisher::new();
+        let started = publisher.start(Box::new(move |_| {
+            begun.send(()).expect("the test waits for it");
+            may_finish.recv().expect("the test sends it");
+        }));
+        started.expect("a thread");
+        let published = publisher.published();
+        let unpublished = publisher.unpublished();
+        let waiting = || unpublished.load(Ordering::Acquire);
+        let change = || MetadataDelta::between(MetadataImage::empty(), MetadataImage::empty());
+        assert_eq!(waiting(), 0);
+        publisher.publish(change(), Offset(5));
+        has_begun.recv().expect("it begins");
+        assert_eq!(waiting(), 5);
+        publisher.publish(change(), Offset(7));
+        assert_eq!(waiting(), 7);
+        finish.send(()).expect("the thread runs");
+        has_begun.recv().expect("it begins");
+        assert_eq!((*published.borrow(), waiting()), (Offset(5), 7));
+        finish.send(()).expect("the thread runs");
+        publisher.stop();
+        assert_eq!((*published.borrow(), waiting()), (Offset(7), 0));
     }
 }

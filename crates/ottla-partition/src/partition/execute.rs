@@ -22,7 +22,7 @@ use super::append_pace::AppendTime;
 use super::event::{PartitionEvent, Truncation};
 use super::host::PartitionHost;
 use super::log_location::LogLocation;
-use super::{FlushState, Partition, PartitionState};
+use super::{FlushState, Partition, PartitionState, TopicIdFile};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
 
@@ -86,9 +86,7 @@ impl PartitionState {
             self.get_topic_id(partition, host);
         }
         match event {
-            PartitionEvent::Append(_) | PartitionEvent::LeaderAnswered(_)
-                if self.held.is_holding() =>
-            {
+            _ if self.is_held(&event) => {
                 partition.inbox.count(event.bytes());
                 self.held.push(event);
             }
@@ -171,6 +169,19 @@ impl PartitionState {
                 }
             }
         }
+    }
+
+    /// Whether an active hold on appends concerns the event. While a new log waits for its topic ID,
+    /// a response of the leader without records passes: otherwise the next fetch, which may wait at
+    /// the leader, would not contain the partition.
+    fn is_held(&self, event: &PartitionEvent) -> bool {
+        let waits_for_topic_id = matches!(self.topic_id_file, TopicIdFile::Underway(_));
+        let is_concerned = match event {
+            PartitionEvent::Append(_) => true,
+            PartitionEvent::LeaderAnswered(_) => !waits_for_topic_id || event.brings_records(),
+            _ => false,
+        };
+        is_concerned && self.held.is_holding()
     }
 
     /// Writes the collected batches and publishes the replica's state.

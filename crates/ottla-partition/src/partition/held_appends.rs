@@ -5,8 +5,8 @@
 //! acknowledgements could not time out, and a thread would be blocked. So the partition sets
 //! appends aside in their order and processes all other events. Held appends count towards the
 //! inbox's bound, above which connections are not read; a long hold has a deadline or is released.
-//! A directory move holds appends before it swaps the copy in; a new log does until its topic ID is
-//! on disk (`topic_id_file`).
+//! A directory move holds appends, and all responses of the leader, before it swaps the copy in; a
+//! new log holds appends until its topic ID is on disk (`topic_id_file`).
 
 use std::collections::VecDeque;
 

@@ -39,7 +39,17 @@ fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Ap
 }
 
 fn ready(accumulator: &Accumulator, now: Instant) -> Ready {
-    accumulator.ready(now, false, |_, partition| Some(partition % 2), |_| true)
+    ready_in_epoch(accumulator, now, 0)
+}
+
+fn ready_in_epoch(accumulator: &Accumulator, now: Instant, epoch: i32) -> Ready {
+    let leader = |_: &str, partition: i32| {
+        Some(Leader {
+            node: partition % 2,
+            epoch,
+        })
+    };
+    accumulator.ready(now, false, leader, |_| true)
 }
 
 #[test]
@@ -63,6 +73,30 @@ fn a_batch_lingers_unless_it_is_full() {
 fn accumulator_has_one(accumulator: &Accumulator) -> bool {
     let topic = accumulator.topics.get("t").unwrap();
     topic.partitions[1].state.lock().batches.len() == 1
+}
+
+/// KIP-951.
+#[test]
+fn a_refused_batch_waits_only_for_the_leader_that_refused_it() {
+    let accumulator = accumulator(rules(), 1);
+    let now = Instant::now() + Duration::from_secs(1);
+    append(&accumulator, Some(0), &[0; 100]);
+    append(&accumulator, Some(0), &[0; 1000]);
+    let queues = &accumulator.topics.get("t").unwrap().partitions;
+    let drain = || accumulator.drain(queues, 0, usize::MAX, None, now, |_| true);
+    let sent = [drain(), drain()];
+    for (queue, mut batch) in sent.into_iter().flatten().rev() {
+        batch.leader_epoch = 3;
+        batch.waits_until = now + Duration::from_millis(100);
+        queue.state.lock().on_wire -= 1;
+        accumulator.put_back(&queue, batch);
+    }
+    let of_same = ready_in_epoch(&accumulator, now, 3);
+    assert!(of_same.nodes.is_empty() && of_same.next_check.is_some());
+    assert!(drain().is_empty());
+    let of_newer = ready_in_epoch(&accumulator, now, 4);
+    assert_eq!(of_newer.nodes.keys().copied().collect::<Vec<_>>(), [0]);
+    assert_eq!([drain().len(), drain().len()], [1, 1], "both go at once");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use ottla_types::{ErrorCode, Uuid};
 use super::{Event, InFlight, Sender};
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::metadata::{BrokerNode, NamedLeader};
 use crate::producer::batch::ProducerBatch;
 use crate::producer::delivery::Written;
 use crate::producer::topics::PartitionQueue;
@@ -27,7 +28,7 @@ impl Sender {
         &mut self,
         node: i32,
         connection: Arc<Connection>,
-        batches: Vec<(Arc<PartitionQueue>, ProducerBatch)>,
+        mut batches: Vec<(Arc<PartitionQueue>, ProducerBatch)>,
         now: Instant,
     ) {
         let shared = self.shared.clone();
@@ -37,7 +38,9 @@ impl Sender {
         }
         let metadata = shared.client.metadata();
         let mut topics: Vec<TopicProduceData> = Vec::new();
-        for (queue, batch) in &batches {
+        for (queue, batch) in &mut batches {
+            let known = metadata.partition(&queue.topic, queue.partition);
+            batch.leader_epoch = known.map_or(-1, |known| known.leader_epoch);
             let data = PartitionProduceData {
                 index: queue.partition,
                 records: Some(batch.records().clone().into()),
@@ -145,6 +148,7 @@ impl Sender {
         };
         let metadata = self.shared.client.metadata();
         let mut found: HashMap<(&str, i32), &PartitionProduceResponse> = HashMap::default();
+        let mut leaders = Vec::new();
         for topic in &response.responses {
             let name = match request.version >= FIRST_VERSION_WITH_TOPIC_IDS {
                 true => metadata.topic_name(topic.topic_id).unwrap_or_default(),
@@ -152,7 +156,26 @@ impl Sender {
             };
             for partition in &topic.partition_responses {
                 found.insert((name, partition.index), partition);
+                if partition.error_code != ErrorCode::None.code() {
+                    leaders.push(NamedLeader {
+                        topic: name,
+                        partition: partition.index,
+                        leader: partition.current_leader.leader_id,
+                        leader_epoch: partition.current_leader.leader_epoch,
+                    });
+                }
             }
+        }
+        if !leaders.is_empty() {
+            let nodes = response.node_endpoints.iter().map(|node| BrokerNode {
+                id: node.node_id,
+                host: node.host.to_string(),
+                port: node.port,
+                rack: node.rack.as_ref().map(ToString::to_string),
+            });
+            // Before the batches are put back, so that they go to the new leader at once.
+            let client = &self.shared.client;
+            client.learn_leaders(&leaders, nodes.collect());
         }
         for (queue, batch) in request.batches {
             let what = || format!("producing to {}-{}", queue.topic, queue.partition);

@@ -1,5 +1,8 @@
 use std::net::SocketAddr;
 
+use ottla_protocol::messages::produce_response::{
+    LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+};
 use ottla_types::ProducerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -7,6 +10,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::client::Client;
 use crate::config::ClientConfig;
+use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::NetworkSensors;
 use crate::producer::delivery::Delivery;
 use crate::producer::record::RecordRef;
@@ -100,9 +104,15 @@ impl Story {
 
     /// Sends a record as request 0, which stays in flight.
     fn send(&mut self) -> Delivery {
+        let delivery = self.producer.try_send(RecordRef::new(TOPIC, b"v")).unwrap();
+        self.drain();
+        delivery
+    }
+
+    /// Takes the batch as request 0.
+    fn drain(&mut self) {
         let now = ottla_sync::time::now();
         let shared = &self.producer.shared;
-        let delivery = self.producer.try_send(RecordRef::new(TOPIC, b"v")).unwrap();
         let queues = shared.accumulator.topics.get(TOPIC).unwrap();
         let identity = *shared.identity.lock();
         let batches =
@@ -120,7 +130,27 @@ impl Story {
             batches,
         };
         self.sender.in_flight.insert(0, request);
-        delivery
+    }
+
+    /// Answers request 0, which was sent in this leader epoch.
+    fn refuse_in_epoch(&mut self, leader_epoch: i32, response: ProduceResponse) {
+        let request = self.sender.in_flight.get_mut(&0).unwrap();
+        for (_, batch) in &mut request.batches {
+            batch.leader_epoch = leader_epoch;
+        }
+        self.sender.on_answered(0, Ok(Some(response)));
+    }
+
+    /// Takes the refused batch as request 0, whether or not it waits.
+    fn take_again(&mut self) {
+        let shared = &self.producer.shared;
+        let topic = shared.accumulator.topics.get(TOPIC).unwrap();
+        for queue in &topic.partitions {
+            for batch in &mut queue.state.lock().batches {
+                batch.waits_until = ottla_sync::time::now();
+            }
+        }
+        self.drain();
     }
 }
 
@@ -143,6 +173,76 @@ async fn a_batch_that_expires_in_flight_fails_its_transaction() {
     assert!(error.contains("producing to t-0"), "{error}");
     assert!(delivery.outcome().unwrap().is_err());
     assert!(story.needs_new_epoch(), "a sequence may be missing");
+}
+
+/// A response with an error, the leader and its epoch for the only partition.
+fn refusal(error: ErrorCode, leader_id: i32, leader_epoch: i32) -> ProduceResponse {
+    let partition = PartitionProduceResponse {
+        error_code: error.code(),
+        current_leader: LeaderIdAndEpoch {
+            leader_id,
+            leader_epoch,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    ProduceResponse {
+        responses: vec![TopicProduceResponse {
+            name: TOPIC.into(),
+            partition_responses: vec![partition],
+            ..Default::default()
+        }],
+        node_endpoints: vec![NodeEndpoint {
+            node_id: leader_id,
+            host: "other".into(),
+            port: 9092,
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// Otherwise its records wait for `retry.backoff.ms`, and for the metadata to be asked for.
+#[tokio::test]
+async fn a_batch_goes_at_once_to_the_leader_that_its_refusal_names() {
+    let mut story = Story::in_a_transaction().await;
+    let client = story.producer.shared.client.clone();
+    client.set_metadata(Metadata::of_topic(TOPIC, 1, 5));
+    let now = ottla_sync::time::now();
+    let ready = |story: &Story| {
+        let metadata = client.metadata();
+        let leader = metadata.partition(TOPIC, 0).map(|known| Leader {
+            node: known.leader,
+            epoch: known.leader_epoch,
+        });
+        let accumulator = &story.producer.shared.accumulator;
+        let ready = accumulator.ready(now, true, |_, _| leader, |_| true);
+        ready.nodes.into_keys().collect::<Vec<_>>()
+    };
+    let _delivery = story.send();
+    story.refuse_in_epoch(5, refusal(ErrorCode::NotLeaderOrFollower, 1, 5));
+    assert_eq!(ready(&story), [0; 0], "this leader is not ready yet");
+
+    story.take_again();
+    story.refuse_in_epoch(5, refusal(ErrorCode::NotLeaderOrFollower, 2, 6));
+    assert_eq!(ready(&story), [2]);
+    let leader = client.metadata().leader(TOPIC, 0).map(BrokerNode::address);
+    assert_eq!(leader.as_deref(), Some("other:9092"));
+}
+
+/// A batch that was refused in the same millisecond is sent again after `retry.backoff.ms` as well.
+#[tokio::test]
+async fn the_sender_wakes_when_it_may_ask_for_metadata_again() {
+    let mut story = Story::in_a_transaction().await;
+    let config = story.producer.shared.client.config().clone();
+    let left = Duration::from_millis(3);
+    assert!(left < config.retry_backoff);
+    story.sender.wants_metadata = true;
+    let now = story.sender.metadata_asked + config.retry_backoff - left;
+    assert_eq!(story.sender.step(now), left);
+    assert!(!story.sender.is_refreshing);
+    story.sender.step(now + left);
+    assert!(story.sender.is_refreshing);
 }
 
 #[tokio::test]

@@ -9,11 +9,13 @@ use ottla_log::checkpoint::{
 };
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_records::{Compression, RecordBatchBuilder};
-use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
+use ottla_replica::FetchPosition;
+use ottla_types::{BrokerId, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::*;
 use crate::partition::Waiter;
 use crate::partition::event::TopicIdEvent;
+use crate::partition::leader_answer::{Answered, LeaderAnswer};
 use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 use crate::test_host::TestHost;
 use ottla_testkit::said::Said;
@@ -94,6 +96,41 @@ fn append_to(
     let (append, outcome) = append_of(value);
     partition.append(&host.host, append);
     outcome
+}
+
+/// A follower that waits for its topic ID would miss the next fetch, which may wait at the leader.
+#[tokio::test]
+async fn a_response_without_records_passes_only_the_hold_for_a_topic_id() {
+    for (topic_id_file, is_held) in [
+        (TopicIdFile::Underway(Vec::new()), false),
+        (TopicIdFile::OnDisk, true),
+    ] {
+        let host = TestHost::start();
+        let partition = host.lead(&[]);
+        {
+            let mut state = partition.state.lock();
+            state.topic_id_file = topic_id_file;
+            state.held.hold();
+        }
+        let answer = LeaderAnswer {
+            order: FetchPosition {
+                leader: BrokerId(2),
+                leader_epoch: LeaderEpoch(0),
+                fetch_offset: Offset(0),
+                last_fetched_epoch: None,
+                is_in_sync: false,
+            },
+            result: Ok(Answered::Records {
+                batches: Vec::new(),
+                high_watermark: Offset(0),
+                log_start_offset: Offset(0),
+            }),
+        };
+        partition.on_leader_answered(&host.host, answer);
+        let mut state = partition.state.lock();
+        state.held.let_go();
+        assert_eq!(state.held.pop().is_some(), is_held);
+    }
 }
 
 #[tokio::test]

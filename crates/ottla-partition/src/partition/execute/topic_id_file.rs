@@ -4,7 +4,8 @@
 //! The fsync costs more than all other steps for a new log, and only few of thousands of partitions
 //! created together are written to at once. So the first append triggers the write and waits for
 //! it; logs without records get the file when no more logs are created, after at most ten seconds,
-//! or when the broker stops.
+//! or when the broker stops. A few logs get it as soon as they are created: otherwise the first
+//! records of a new topic would wait for the leader's file and then for that of each follower.
 //!
 //! Kafka: `UnifiedLog.assignTopicId`, `maybeFlushMetadataFile`.
 
@@ -21,6 +22,8 @@ use crate::partition::{Partition, PartitionState, TopicIdFile};
 
 /// Pause before retrying a write that found the disk full.
 const RETRY: Duration = Duration::from_secs(1);
+/// As many new logs get their files at once.
+const FEW: usize = 32;
 /// The files of empty logs are written after this time without new logs.
 const QUIET: Duration = Duration::from_secs(2);
 /// They are written after this time at the latest.
@@ -39,6 +42,21 @@ impl Partition {
         let first = to_write.came.map_or(now, |(first, _)| first);
         if to_write.came.replace((first, now)).is_none() {
             ottla_sync::task::spawn(write_when_quiet(Arc::clone(host)));
+        }
+    }
+
+    /// Starts to write the files of logs that were just created, unless they are many, or many were
+    /// created shortly before.
+    pub(crate) fn write_few_topic_ids<'a>(
+        host: &Arc<PartitionHost>,
+        created: impl Iterator<Item = &'a Arc<Partition>>,
+    ) {
+        if host.topic_ids.0.lock().partitions.len() > FEW {
+            return;
+        }
+        for partition in created {
+            let (partition, host) = (Arc::clone(partition), Arc::clone(host));
+            ottla_sync::task::spawn(async move { partition.ensure_topic_id(&host).await });
         }
     }
 
