@@ -21,6 +21,7 @@ pub mod prepared;
 pub mod process_usage;
 pub mod produce;
 pub mod report;
+pub mod rest_of_machine;
 pub mod security;
 mod tls_socket;
 pub mod topic;

@@ -24,6 +24,7 @@ use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
 use ottla_bench::load::produce::{self, ProduceOptions, Produced, RunLength, parse_acks};
 use ottla_bench::load::report::Report;
+use ottla_bench::load::rest_of_machine::RestOfMachine;
 use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
 use serde::Serialize;
@@ -142,6 +143,9 @@ struct ProduceArgs {
     /// Write each request of the open loop to this file: when it was due, in µs since 1970, and its latency in µs.
     #[arg(long, value_name = "FILE", requires = "megabytes_per_second")]
     latencies: Option<PathBuf>,
+    /// Also report the CPU time of the machine without this tool, until all files are on the disk.
+    #[arg(long)]
+    machine_cpu: bool,
 }
 
 #[derive(Args)]
@@ -491,6 +495,7 @@ fn produce(args: &ProduceArgs) -> Result<Report> {
         options,
         warmup,
         latencies,
+        args.machine_cpu,
     )
 }
 
@@ -517,6 +522,7 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
         options,
         warmup,
         None,
+        false,
     )
 }
 
@@ -527,12 +533,14 @@ fn measured_produce(
     options: ProduceOptions,
     warmup: Option<RunLength>,
     latencies: Option<&Path>,
+    machine_cpu: bool,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
     let topic = create_topic(common, partitions)?;
     if let Some(until) = warmup {
         produce::run(&topic, ProduceOptions { until, ..options })?;
     }
+    let machine = machine_cpu.then(RestOfMachine::now).transpose()?;
     let readings = Readings::take(common)?;
     let produced = produce::run(&topic, options)?;
     if let Some(file) = latencies {
@@ -559,6 +567,10 @@ fn measured_produce(
     )?;
     (report.connections, report.requests) = (options.connections, requests);
     report.set_records(records);
+    if let Some(before) = machine {
+        let per_gb = before.cpu_seconds_since()? / (bytes as f64 / 1e9);
+        report.rest_of_machine_cpu_seconds_per_gb = Some(per_gb);
+    }
     (report.latency_of, report.latency) = (latency_of, produced.latencies.report());
     Ok(report)
 }
@@ -675,6 +687,7 @@ impl Readings {
             latency: None,
             acknowledgement_latency: None,
             broker,
+            rest_of_machine_cpu_seconds_per_gb: None,
             generator: ProcessUsage::of_this_process()?.since(&self.generator, bytes, payload),
         })
     }

@@ -17,14 +17,28 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use clap::Args;
+use ottla_records::Compression;
+use ottla_types::Timestamp;
 use serde::Serialize;
 
+use super::prepared::{BatchShape, filled};
 use super::process_usage::{ProcessUsage, UsageReport};
+use super::report::show_rest_of_machine;
+use super::rest_of_machine::RestOfMachine;
+use crate::workload::values::{Content, ValueSizes, ValueSource};
 
 const FILES: usize = 6;
 /// Approximate size of a Produce response for one partition, in bytes.
 const ANSWER_BYTES: usize = 60;
+/// The length before each frame.
+const LENGTH_BYTES: usize = 4;
+
+/// The order in which the two sizes are measured. A part of the cost changes with time, such as that of
+/// memory that was not touched before.
+const ORDER: [usize; 4] = [0, 1, 1, 0];
+const SEED: u64 = 1;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct BareLoopOptions {
@@ -33,77 +47,188 @@ pub struct BareLoopOptions {
     /// Frames in flight per connection.
     #[arg(long, default_value_t = 5)]
     pub in_flight: usize,
+    /// Size of a frame. It is measured twice: exactly this, and a batch of whole records as `produce`
+    /// sends with this option.
     #[arg(long = "batch-bytes", default_value_t = 64 * 1024)]
     pub frame_bytes: usize,
+    /// Size of the value of a batch's records.
+    #[arg(long, default_value_t = 100)]
+    pub record_bytes: usize,
+    /// Bytes of frames to send, of each of the two sizes.
     #[arg(long, default_value_t = 1_000_000_000)]
     pub bytes: u64,
     /// Send this many bytes first, without measuring them.
     #[arg(long, default_value_t = 0)]
     pub warmup_bytes: u64,
+    /// Also report the CPU time of the machine without this tool, until all files are on the disk.
+    #[arg(long)]
+    pub machine_cpu: bool,
 }
 
-/// The result of the loop.
+/// The results of the loop with frames of two sizes, which it appends without a gap.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BareLoopReport {
+    /// Each frame is a batch as `produce` sends with the same options. A broker appends the same bytes
+    /// at the same positions, so this is its lower bound.
+    pub batches: LoopReport,
+    /// Each frame has exactly the given size. With whole pages, which the file system takes as they
+    /// are, this is the lower bound of the machine, which no broker with Kafka's format can reach.
+    pub exact: LoopReport,
+}
+
+/// The result of the loop with frames of one size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LoopReport {
+    pub frame_bytes: usize,
     pub seconds: f64,
     pub frames: u64,
     pub bytes: u64,
     /// In units of 10^6 bytes per second.
     pub megabytes_per_second: f64,
+    /// CPU seconds of the machine without this process per 10^9 bytes, until they are on the disk, if
+    /// asked for.
+    pub rest_of_machine_cpu_seconds_per_gb: Option<f64>,
     /// Resource usage of the loop's process.
     pub server: UsageReport,
 }
 
 impl fmt::Display for BareLoopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "bare loop: {:.2} s  {} frames  {:.1} MB/s\n  loop: {:.2} CPU s, {:.3} per GB",
-            self.seconds,
-            self.frames,
-            self.megabytes_per_second,
-            self.server.cpu_seconds,
-            self.server.cpu_seconds_per_gb
-        )
+        for (name, report) in [("batches", &self.batches), ("exact", &self.exact)] {
+            writeln!(
+                f,
+                "bare loop, {name}: {:.2} s  {} frames of {} bytes  {:.1} MB/s\n  \
+                 loop: {:.2} CPU s, {:.3} per GB",
+                report.seconds,
+                report.frames,
+                report.frame_bytes,
+                report.megabytes_per_second,
+                report.server.cpu_seconds,
+                report.server.cpu_seconds_per_gb
+            )?;
+            if let Some(cpu) = report.rest_of_machine_cpu_seconds_per_gb {
+                show_rest_of_machine(f, cpu)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// Runs the loop in a separate process, with its files in `dir`, and generates load for it.
+/// Runs the loop in two other processes, one for each size of frames, with their files in `dir`, and
+/// generates load for them in turn.
 pub fn run(dir: &Path, options: BareLoopOptions) -> Result<BareLoopReport> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
     ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
     ensure!(options.frame_bytes > 0, "--batch-bytes must be 1 or more");
-    let server = Server::start(dir, options.frame_bytes)?;
-    let mut streams = Vec::new();
-    for _ in 0..options.connections {
-        let stream = TcpStream::connect(("127.0.0.1", server.port))?;
-        stream.set_nodelay(true)?;
-        streams.push(stream);
+    let exact: Vec<u8> = (0..options.frame_bytes)
+        .map(|index| (index * 31 % 251) as u8)
+        .collect();
+    let mut loops = [
+        Measured::start(dir, &options, &batch(&options))?,
+        Measured::start(dir, &options, &exact)?,
+    ];
+    for number in ORDER {
+        loops[number].measure(&options, options.bytes / 2)?;
     }
-    send(&mut streams, options, options.warmup_bytes)?;
-    let before = ProcessUsage::of(server.child.id())?;
-    let started = Instant::now();
-    let frames = send(&mut streams, options, options.bytes)?;
-    let seconds = started.elapsed().as_secs_f64();
-    let used = ProcessUsage::of(server.child.id())?;
-    let bytes = frames * options.frame_bytes as u64;
+    let [batches, exact] = &loops;
     Ok(BareLoopReport {
-        seconds,
-        frames,
-        bytes,
-        megabytes_per_second: bytes as f64 / seconds / 1e6,
-        server: used.since(&before, bytes, bytes),
+        batches: batches.report()?,
+        exact: exact.report()?,
     })
 }
 
+/// A batch as `produce` sends with the same options.
+fn batch(options: &BareLoopOptions) -> Bytes {
+    let shape = BatchShape {
+        batch_bytes: options.frame_bytes,
+        record_bytes: options.record_bytes,
+        compression: Compression::None,
+    };
+    let sizes = ValueSizes::fixed(options.record_bytes);
+    let values = ValueSource::random(Content::Letters, sizes, SEED, u64::MAX);
+    let filled = filled(shape, Timestamp(0), &mut values.values(SEED, 0));
+    filled.build().to_bytes()
+}
+
+/// A process with the loop, the load for it, and what was measured until now.
+struct Measured {
+    server: Server,
+    streams: Vec<TcpStream>,
+    /// Begins with its length.
+    frame: Vec<u8>,
+    before: ProcessUsage,
+    seconds: f64,
+    frames: u64,
+    rest_of_machine_cpu_seconds: Option<f64>,
+}
+
+impl Measured {
+    /// With connections, after the warm-up.
+    fn start(dir: &Path, options: &BareLoopOptions, body: &[u8]) -> Result<Measured> {
+        let server = Server::start(dir, body.len())?;
+        let mut streams = Vec::new();
+        for _ in 0..options.connections {
+            let stream = TcpStream::connect(("127.0.0.1", server.port))?;
+            stream.set_nodelay(true)?;
+            streams.push(stream);
+        }
+        let length = u32::try_from(body.len()).context("too large --batch-bytes")?;
+        let frame = [&length.to_be_bytes()[..], body].concat();
+        send(&mut streams, &frame, options, options.warmup_bytes)?;
+        Ok(Measured {
+            before: ProcessUsage::of(server.child.id())?,
+            server,
+            streams,
+            frame,
+            seconds: 0.0,
+            frames: 0,
+            rest_of_machine_cpu_seconds: None,
+        })
+    }
+
+    fn measure(&mut self, options: &BareLoopOptions, bytes: u64) -> Result<()> {
+        let machine = options.machine_cpu.then(RestOfMachine::now).transpose()?;
+        let started = Instant::now();
+        self.frames += send(&mut self.streams, &self.frame, options, bytes)?;
+        self.seconds += started.elapsed().as_secs_f64();
+        if let Some(before) = machine {
+            *self.rest_of_machine_cpu_seconds.get_or_insert(0.0) += before.cpu_seconds_since()?;
+        }
+        Ok(())
+    }
+
+    /// The process is idle while the other is measured.
+    fn report(&self) -> Result<LoopReport> {
+        let used = ProcessUsage::of(self.server.child.id())?;
+        let frame_bytes = body_of(&self.frame).len();
+        let bytes = self.frames * frame_bytes as u64;
+        let rest_of_machine = self.rest_of_machine_cpu_seconds;
+        Ok(LoopReport {
+            frame_bytes,
+            seconds: self.seconds,
+            frames: self.frames,
+            bytes,
+            megabytes_per_second: bytes as f64 / self.seconds / 1e6,
+            rest_of_machine_cpu_seconds_per_gb: rest_of_machine
+                .map(|seconds| seconds / (bytes as f64 / 1e9)),
+            server: used.since(&self.before, bytes, bytes),
+        })
+    }
+}
+
 /// Sends frames over all connections in parallel; returns their number.
-fn send(streams: &mut [TcpStream], options: BareLoopOptions, bytes: u64) -> Result<u64> {
-    let of_each = bytes / options.frame_bytes as u64 / streams.len() as u64;
+fn send(
+    streams: &mut [TcpStream],
+    frame: &[u8],
+    options: &BareLoopOptions,
+    bytes: u64,
+) -> Result<u64> {
+    let of_each = bytes / body_of(frame).len() as u64 / streams.len() as u64;
     let count = streams.len() as u64;
     std::thread::scope(|scope| {
         let senders: Vec<_> = streams
             .iter_mut()
-            .map(|stream| scope.spawn(move || send_over(stream, options, of_each)))
+            .map(|stream| scope.spawn(move || send_over(stream, frame, options.in_flight, of_each)))
             .collect();
         for sender in senders {
             sender.join().expect("a sender does not panic")?;
@@ -112,16 +237,12 @@ fn send(streams: &mut [TcpStream], options: BareLoopOptions, bytes: u64) -> Resu
     })
 }
 
-fn send_over(stream: &mut TcpStream, options: BareLoopOptions, frames: u64) -> Result<()> {
-    let mut frame = vec![0; 4 + options.frame_bytes];
-    for (index, byte) in frame.iter_mut().enumerate().skip(4) {
-        *byte = (index * 31 % 251) as u8;
-    }
+fn send_over(stream: &mut TcpStream, frame: &[u8], in_flight: usize, frames: u64) -> Result<()> {
     let mut answer = [0; ANSWER_BYTES];
     let (mut sent, mut answered) = (0, 0);
     while answered < frames {
-        while sent < frames && sent - answered < options.in_flight as u64 {
-            stream.write_all(&frame)?;
+        while sent < frames && sent - answered < in_flight as u64 {
+            stream.write_all(frame)?;
             sent += 1;
         }
         stream
@@ -130,6 +251,11 @@ fn send_over(stream: &mut TcpStream, options: BareLoopOptions, frames: u64) -> R
         answered += 1;
     }
     Ok(())
+}
+
+/// A frame without its length.
+fn body_of(frame: &[u8]) -> &[u8] {
+    &frame[LENGTH_BYTES..]
 }
 
 /// The loop's process, killed on drop.
@@ -209,11 +335,11 @@ fn serve_one(
     frame_bytes: usize,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut frame = vec![0; 4 + frame_bytes];
+    let mut frame = vec![0; LENGTH_BYTES + frame_bytes];
     let mut next = connection;
     loop {
         stream.read_exact(&mut frame)?;
-        let body = &frame[4..];
+        let body = body_of(&frame);
         let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
         next = (next + 1) % files.len();
         let LogFile { file, position } = &files[next];

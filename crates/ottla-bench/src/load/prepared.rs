@@ -42,7 +42,20 @@ pub fn produce_version(connection: &Connection) -> Result<i16> {
     connection.version::<ProduceRequest>()
 }
 
-/// Prepares a request with the next of these values, whose size matches the shape.
+/// A batch of this shape with the next of these values, whose size matches the shape.
+pub(super) fn filled(shape: BatchShape, now: Timestamp, values: &mut Values) -> RecordBatchBuilder {
+    let mut builder = RecordBatchBuilder::new(shape.compression).capacity(shape.batch_bytes);
+    loop {
+        let value = values.next(0);
+        let size = builder.uncompressed_size_with(now, None, Some(value), &[]);
+        if !builder.is_empty() && size > shape.batch_bytes {
+            return builder;
+        }
+        builder.append(now, None, Some(value), &[]);
+    }
+}
+
+/// Prepares a request with a batch of this shape.
 pub fn prepare(
     connection: &Connection,
     topic: &Topic,
@@ -52,15 +65,7 @@ pub fn prepare(
     now: Timestamp,
     values: &mut Values,
 ) -> Result<PreparedProduce> {
-    let mut builder = RecordBatchBuilder::new(shape.compression).capacity(shape.batch_bytes);
-    loop {
-        let value = values.next(0);
-        let size = builder.uncompressed_size_with(now, None, Some(value), &[]);
-        if !builder.is_empty() && size > shape.batch_bytes {
-            break;
-        }
-        builder.append(now, None, Some(value), &[]);
-    }
+    let builder = filled(shape, now, values);
     let records = builder.record_count() as u64;
     let batch = builder.build();
     let version = produce_version(connection)?;

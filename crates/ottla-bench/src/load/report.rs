@@ -32,6 +32,9 @@ pub struct Report {
     pub acknowledgement_latency: Option<LatencyReport>,
     /// Resource usage of the broker's process, if given.
     pub broker: Option<UsageReport>,
+    /// CPU seconds of the machine without this process per 10^9 bytes of batches, until they are on the
+    /// disk, if asked for.
+    pub rest_of_machine_cpu_seconds_per_gb: Option<f64>,
     /// Resource usage of this process.
     pub generator: UsageReport,
 }
@@ -72,6 +75,9 @@ impl fmt::Display for Report {
         if let Some(broker) = &self.broker {
             show_usage(f, "broker", broker)?;
         }
+        if let Some(cpu) = self.rest_of_machine_cpu_seconds_per_gb {
+            show_rest_of_machine(f, cpu)?;
+        }
         show_usage(f, "this tool", &self.generator)
     }
 }
@@ -92,6 +98,14 @@ pub(super) fn show_latency(
         latency.p99_99_us,
         latency.max_us,
         latency.mean_us
+    )
+}
+
+/// Writes a line with the CPU time of the machine without this process.
+pub(super) fn show_rest_of_machine(f: &mut fmt::Formatter<'_>, per_gb: f64) -> fmt::Result {
+    writeln!(
+        f,
+        "  machine without this tool: {per_gb:.3} CPU s per GB, until all is on the disk"
     )
 }
 

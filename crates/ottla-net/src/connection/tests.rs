@@ -22,6 +22,7 @@ use crate::request_memory::RequestMemory;
 use crate::response::encode_response;
 use crate::service::MisplacedRequest;
 
+mod large_frames;
 mod remote_answers;
 
 const PRODUCE_VERSION: i16 = 9;
@@ -170,6 +171,14 @@ fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     [&length[..], &header[..]].concat()
 }
 
+/// A Produce with this many bytes after its header, which [`Blind`] does not look at.
+fn large_produce(correlation_id: i32, body_bytes: usize) -> Vec<u8> {
+    let produce = request(ApiKey::Produce, PRODUCE_VERSION, correlation_id);
+    let length = (produce.len() - 4 + body_bytes) as u32;
+    let body = vec![0; body_bytes];
+    [&length.to_be_bytes()[..], &produce[4..], &body[..]].concat()
+}
+
 async fn until(is_so: impl Fn() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -293,10 +302,7 @@ async fn unfinished_logins_take_no_memory_from_clients() {
 
     let plain = SecurityProtocol::Plaintext;
     let mut client = connect_to(&network, plain, &service, &[]).await;
-    let produce = request(ApiKey::Produce, PRODUCE_VERSION, 7);
-    let body = vec![0; LOGIN_BYTES];
-    let length = ((produce.len() - 4 + body.len()) as u32).to_be_bytes();
-    let produce = [&length[..], &produce[4..], &body[..]].concat();
+    let produce = large_produce(7, LOGIN_BYTES);
     client.write_all(&produce).await.unwrap();
     receive(&mut client, 7).await;
     assert_eq!(network.connections.count(), LOGINS + 1);

@@ -44,6 +44,8 @@ const GOALS: &[Goal] = &[
     Goal("ProducerPerformance: records/s", RatioAtLeast(1.3), "≥ 1.3 ×"),
     Goal("ConsumerPerformance: broker CPU s per GB of payload", RatioAtMost(FIFTH), "≤ 1/5"),
     Goal("64 KiB batches: broker CPU s per GB", AtMost(0.6), "≤ 0.6"),
+    Goal("64 KiB beside the bare loop: broker / loop", AtMost(1.3), "≤ 1.3"),
+    Goal("8 KiB beside the bare loop: broker / loop", AtMost(1.4), "≤ 1.4"),
     Goal("fetch 1 MiB: broker CPU s per GB", AtMost(0.35), "≤ 0.35"),
     Goal("end to end: p50, µs", RatioAtMost(HALF), "≤ 1/2"),
     Goal("end to end: p99, µs", RatioAtMost(HALF), "≤ 1/2"),

@@ -103,6 +103,8 @@ fn disk_of(rows: &[Row], records: u64, gigabytes: f64) -> u64 {
     let of_row = |row: &Row| match row {
         Row::Producer | Row::Consumer => records * 110,
         Row::SmallBatches => (gigabytes * 0.25e9) as u64 + 200_000_000,
+        // Of both sizes of frames, before their processes end.
+        Row::BareLoop => 2 * ((gigabytes * 0.25e9) as u64 + 200_000_000),
         Row::LargeBatches | Row::Fetch => (gigabytes * 1e9) as u64 + 500_000_000,
         _ => 0,
     };
@@ -117,5 +119,6 @@ mod tests {
     fn the_largest_row_gives_the_required_disk_space() {
         assert_eq!(disk_of(&Row::ALL, 10_000_000, 10.0), 10_800_000_000);
         assert!(disk_of(&[Row::Startup], 10_000_000, 10.0) < 1 << 30);
+        assert_eq!(disk_of(&[Row::BareLoop], 10_000_000, 10.0), 5_700_000_000);
     }
 }

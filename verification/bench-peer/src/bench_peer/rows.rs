@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::load::{Load, number_at};
+use super::load::{Load, number_at, report};
 use super::machine::ProcessReading;
 use super::{broker, disk};
 use ottla_peers::java;
@@ -33,6 +33,9 @@ pub enum Row {
     SmallBatches,
     /// Reading the records of the large batches.
     Fetch,
+    /// The native load generator against the broker, and against a loop that only receives, checksums
+    /// and appends the same batches. Batches of 64 KiB and of 8 KiB.
+    BareLoop,
     /// One record at a time, from send to fetched.
     EndToEnd,
     /// Kafka's EndToEndLatency, in whole milliseconds.
@@ -89,6 +92,7 @@ impl Bench<'_> {
             Row::LargeBatches => self.large_batches(),
             Row::SmallBatches => self.small_batches(),
             Row::Fetch => self.fetch(),
+            Row::BareLoop => self.bare_loop(),
             Row::EndToEnd => self.end_to_end(),
             Row::KafkaEndToEnd => self.kafka_end_to_end(),
             Row::FixedRate => self.fixed_rate(),
@@ -186,6 +190,43 @@ impl Bench<'_> {
     fn fetch(&mut self) -> Result<()> {
         let report = self.load("fetch --topic large --fetch-bytes 1048576")?;
         self.add_load("fetch 1 MiB", &report)
+    }
+
+    fn bare_loop(&mut self) -> Result<()> {
+        for (name, batch_bytes) in [("64 KiB", 65_536), ("8 KiB", 8192)] {
+            let bytes = self.gigabytes * 1e9 / 4.0;
+            let shape = format!(
+                "--batch-bytes {batch_bytes} --bytes {bytes:.0} --warmup-bytes 200000000 --machine-cpu"
+            );
+            let broker = self.load(&format!("produce --topic beside {shape} --delete-topic"))?;
+            let data_dir = self.node.data_dir();
+            disk::wait_until_deleted(&data_dir, "beside")?;
+            let mut command = Command::new(self.load_generator);
+            command.args(["bare-loop", "--json"]);
+            command.args(shape.split_whitespace());
+            let same_disk = data_dir.parent().context("the node's directory")?;
+            command.arg("--dir").arg(same_disk);
+            let bare_loop = report(&process::output_of(&mut command)?)?;
+            let (cpu, of_machine) = ("cpu_seconds_per_gb", "rest_of_machine_cpu_seconds_per_gb");
+            let broker_cpu = number_at(&broker, &format!("/broker/{cpu}"))?;
+            let broker_machine = number_at(&broker, &format!("/{of_machine}"))?;
+            let loop_cpu = number_at(&bare_loop, &format!("/batches/server/{cpu}"))?;
+            let loop_machine = number_at(&bare_loop, &format!("/batches/{of_machine}"))?;
+            let exact_cpu = number_at(&bare_loop, &format!("/exact/server/{cpu}"))?;
+            for (measure, value) in [
+                ("broker CPU s per GB", broker_cpu),
+                ("loop CPU s per GB", loop_cpu),
+                ("loop CPU s per GB, whole pages", exact_cpu),
+                ("broker / loop", broker_cpu / loop_cpu),
+                ("broker / loop, whole pages", broker_cpu / exact_cpu),
+                ("machine CPU s per GB, broker", broker_machine),
+                ("machine CPU s per GB, loop", loop_machine),
+                ("machine CPU, broker / loop", broker_machine / loop_machine),
+            ] {
+                self.add(&format!("{name} beside the bare loop: {measure}"), value);
+            }
+        }
+        Ok(())
     }
 
     fn end_to_end(&mut self) -> Result<()> {
