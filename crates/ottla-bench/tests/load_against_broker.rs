@@ -132,19 +132,27 @@ fn a_fixed_rate_is_kept() {
 fn records_are_measured_end_to_end_one_by_one() {
     let broker = BrokerBuilder::new().start();
     let topic = create_topic(&access(&broker), "single", 1, &[]).unwrap();
-    let options = EndToEndOptions {
-        records: 50,
-        record_bytes: 100,
-        acks: -1,
-    };
-    for _ in 0..2 {
+    for rate in [None, None, Some(100.0), Some(1e6)] {
+        let options = EndToEndOptions {
+            records: 50,
+            record_bytes: 100,
+            acks: -1,
+            rate,
+        };
         let outcome = latency::run(&topic, options).unwrap();
         assert_eq!((outcome.records, outcome.payload_bytes), (50, 5000));
         let (whole, part) = (
             outcome.end_to_end.report(),
             outcome.acknowledgement.report(),
         );
-        assert!(whole.unwrap().p50_us >= part.unwrap().p50_us);
+        let (whole, part) = (whole.unwrap(), part.unwrap());
+        assert!(whole.p50_us >= part.p50_us);
+        match rate {
+            Some(100.0) => assert!(outcome.elapsed >= Duration::from_millis(490)),
+            // All are due at once, and each waits for those before it.
+            Some(_) => assert!(whole.max_us > outcome.elapsed.as_micros() as f64 / 2.0),
+            None => {}
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Budgets {
             decoded_bytes: bytes(share(32)),
             unsent_answer_bytes: bytes(share(16)),
             compression_bytes: bytes(share(8)),
-            // No minimum: a read that needs more takes all of it.
+            // No minimum: a read returns less, and one batch at a time may exceed it.
             remote_read_bytes: bytes(machine.memory_bytes / 32),
             fetch_session_partitions: bytes(share(32) / FETCH_SESSION_PARTITION_BYTES),
             // No minimum: a node works without these metrics.

@@ -12,7 +12,7 @@
 //!
 //! A response with records from remote storage ([`SendQueue::is_remote`]) is sent by threads of low
 //! priority (`connection.rs`), in small calls: many kernels let no other thread run before a call has
-//! returned, whatever its priority. The kernel keeps little of it that the connection cannot send yet.
+//! returned, whatever its priority.
 //!
 //! Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
@@ -40,11 +40,6 @@ const SENDFILE_BYTES: u64 = 1024 * 1024;
 const BUFFERS_BYTES: usize = 256 * 1024;
 /// The same with records from remote storage: about 20 µs of copies on loopback.
 const REMOTE_BUFFERS_BYTES: usize = 64 * 1024;
-/// How much of such a response the kernel keeps before the connection may send it. What it keeps is sent
-/// when an acknowledgement makes room, in the context of any thread or interrupt, and so not at the
-/// priority of the store. The default of `socket.send.buffer.bytes` admits 200 KiB of buffers, so a
-/// limit that is to have an effect is below that.
-const REMOTE_NOT_SENT_BYTES: u32 = REMOTE_BUFFERS_BYTES as u32;
 /// The minimum of such a response that other threads send. Less is sent faster than a thread is woken.
 const LEAST_MOVED_BYTES: usize = 16 * 1024;
 /// After this many bytes, the task of a connection lets others run on its thread. At 1 GB/s of
@@ -72,8 +67,6 @@ pub struct SendQueue {
     /// The part of the budget for remote reads that they hold, until they are sent or count as unsent.
     /// Otherwise reads would go on while the responses before them are still in memory.
     remote_memory: Vec<OwnedSemaphorePermit>,
-    /// Whether the socket has the limit [`REMOTE_NOT_SENT_BYTES`].
-    has_not_sent_limit: bool,
 }
 
 impl SendQueue {
@@ -108,7 +101,6 @@ impl SendQueue {
         unsent: &Unsent,
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
-        self.limit_not_sent(stream.socket());
         let sent = match stream {
             Stream::Plain(stream) => {
                 self.send_plain(stream, unsent, &mut |_| {}, on_progress)
@@ -129,20 +121,6 @@ impl SendQueue {
         self.has_remote_records = false;
         self.remote_memory = Vec::new();
         sent
-    }
-
-    /// Sets the limit of the socket for a response that the threads of the store send, and removes it
-    /// for the next other one.
-    fn limit_not_sent(&mut self, socket: &TcpStream) {
-        let is_remote = self.is_remote();
-        if is_remote == self.has_not_sent_limit {
-            return;
-        }
-        self.has_not_sent_limit = is_remote;
-        let limit = if is_remote { REMOTE_NOT_SENT_BYTES } else { 0 };
-        // A failure of the connection is seen when it sends. Where a sandbox forbids the option, the
-        // kernel keeps as much as of other responses.
-        let _ = net::set_not_sent_limit(socket, limit);
     }
 
     /// From now on, the peer may keep the responses in memory by not reading them. They hold no part
@@ -421,8 +399,6 @@ mod tests {
     use super::*;
     use crate::unsent_answers::UnsentAnswers;
 
-    const MEBIBYTE: usize = 1 << 20;
-
     fn region(bytes: &[u8], position: u64, len: u64) -> Chunk {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
@@ -566,42 +542,6 @@ mod tests {
             assert!(reader.join().unwrap().iter().all(|&byte| byte == b'x'));
         }
         assert_eq!((budget.available_permits(), answers.bytes()), (1, 0));
-    }
-
-    #[tokio::test]
-    async fn the_kernel_keeps_little_of_remote_responses_only() {
-        let (mut stream, mut peer) = connected().await;
-        let reader = ottla_sync::thread::spawn(move || {
-            let mut received = Vec::new();
-            peer.read_to_end(&mut received).unwrap();
-            received.len()
-        });
-        let unsent = Unsent::of(&Arc::new(UnsentAnswers::new(0)));
-        let mut queue = SendQueue::default();
-        let mut total = 0;
-        for (is_remote, size, limit) in [
-            (false, MEBIBYTE, 0),
-            (true, MEBIBYTE, REMOTE_NOT_SENT_BYTES),
-            (true, MEBIBYTE, REMOTE_NOT_SENT_BYTES),
-            // The threads of the store do not send so little.
-            (true, LEAST_MOVED_BYTES - 1, 0),
-            (true, MEBIBYTE, REMOTE_NOT_SENT_BYTES),
-            (false, 1, 0),
-        ] {
-            if is_remote {
-                let memory = Arc::new(ottla_sync::Semaphore::new(1)).try_acquire_owned();
-                queue.hold(vec![memory.unwrap()]);
-            }
-            queue.push(Encoded {
-                chunks: vec![Chunk::Bytes(Bytes::from(vec![b'x'; size]))],
-            });
-            queue.send_all(&mut stream, &unsent, || {}).await.unwrap();
-            total += size;
-            let socket = socket2::SockRef::from(stream.socket());
-            assert_eq!(socket.tcp_notsent_lowat().unwrap(), limit);
-        }
-        drop(stream);
-        assert_eq!(reader.join().unwrap(), total);
     }
 
     #[tokio::test]

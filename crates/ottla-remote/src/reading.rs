@@ -32,6 +32,10 @@ use crate::tier_metrics::TierCounter;
 /// A batch may be this large whatever the settings are now: the limit for producers with Kafka's
 /// default of `socket.request.max.bytes`.
 const LEAST_BATCH_LIMIT: usize = 100 << 20;
+/// The part of the budget for remote reads that one read may take, except for a first batch that is larger.
+/// A client that asks for more than the whole budget would otherwise wait until no other read runs and
+/// no response is left, and all reads after it would wait as long.
+const PART_OF_BUDGET: usize = 8;
 /// How much a search by time reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
 
@@ -181,8 +185,9 @@ impl RemoteTier {
             return Err(RemoteReadError::Busy(waiting));
         }
         let permit = self.turn_to_read().await;
+        let most_bytes = self.memory.total_bytes() / PART_OF_BUDGET;
         let request = RemoteRequest {
-            max_bytes: request.max_bytes.min(self.memory.total_bytes()),
+            max_bytes: request.max_bytes.min(most_bytes),
             ..request
         };
         let mut reader = self.reader(partition, permit);

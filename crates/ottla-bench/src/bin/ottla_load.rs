@@ -636,7 +636,11 @@ fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     )?;
     (report.connections, report.requests) = (2, outcome.records);
     report.set_records(outcome.records);
-    (report.latency_of, report.latency) = ("send to fetched", outcome.end_to_end.report());
+    report.latency_of = match args.options.rate {
+        Some(_) => "due instant to fetched",
+        None => "send to fetched",
+    };
+    report.latency = outcome.end_to_end.report();
     report.acknowledgement_latency = outcome.acknowledgement.report();
     Ok(report)
 }

@@ -49,10 +49,10 @@ pub struct FetchOptions {
     pub stop: Option<&'static AtomicBool>,
 }
 
-/// Far lower rates give a fetch more time than a clock can represent.
+/// Far lower rates give a fetch or a record more time than a clock can represent.
 const LEAST_RATE: f64 = 0.001;
 
-fn parse_rate(text: &str) -> Result<f64, String> {
+pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate >= LEAST_RATE && rate.is_finite() => Ok(rate),
         _ => Err(format!("give a number of at least {LEAST_RATE}")),

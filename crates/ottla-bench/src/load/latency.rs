@@ -4,6 +4,9 @@
 //! 1. The consumer's fetch is sent and waits at the broker for data.
 //! 2. The clock starts, the record is produced, and its acknowledgement is awaited.
 //! 3. The response to the fetch, which must contain that record, is awaited, and the clock stops.
+//!
+//! With a rate, the clock starts when the record is due, which does not depend on the records before it.
+//! Without one, a stall of any length delays a single record, so it hardly shows in a percentile.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,12 +15,13 @@ use clap::Args;
 use ottla_records::Compression;
 use ottla_types::Timestamp;
 
-use super::fetch::FetchRequests;
+use super::fetch::{FetchRequests, parse_rate};
 use super::prepared::{BatchShape, prepare, produce_version};
 use super::produce::{parse_acks, receive_acknowledgement};
 use super::topic::Topic;
 use super::wire::Connection;
 use crate::workload::latencies::Latencies;
+use crate::workload::pacing::{Pacer, RunClock, Schedule};
 use crate::workload::values::{Content, ValueSizes, ValueSource};
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -29,6 +33,10 @@ pub struct EndToEndOptions {
     /// 1 or all.
     #[arg(long, default_value = "1", value_parser = parse_acks)]
     pub acks: i16,
+    /// Records per second; latencies then count from when a record was due. By default, each record is sent
+    /// after the one before it was fetched.
+    #[arg(long, value_parser = parse_rate)]
+    pub rate: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -36,9 +44,9 @@ pub struct EndToEnd {
     pub records: u64,
     pub bytes: u64,
     pub payload_bytes: u64,
-    /// From before the send to the end of the fetch.
+    /// From before the send, or from when the record was due, to the end of the fetch.
     pub end_to_end: Latencies,
-    /// From before the send to the acknowledgement.
+    /// As far as the acknowledgement.
     pub acknowledgement: Latencies,
     pub elapsed: Duration,
 }
@@ -82,9 +90,17 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
     let mut offset = end_offset(&mut consumer, topic, partition.index)?;
     let mut outcome = EndToEnd::default();
     let start = Instant::now();
+    let schedule = options.rate.map(|rate| Schedule::new(rate, 1, 0));
+    let mut pacer = schedule.map(|schedule| Pacer::new(RunClock::start(), Some(schedule)));
     for _ in 0..options.records {
         fetches.send(&mut consumer, partition.index, offset)?;
-        let sent = Instant::now();
+        let sent = match &mut pacer {
+            Some(pacer) => {
+                let due = pacer.wait_for_turn().due;
+                pacer.clock().instant(due)
+            }
+            None => Instant::now(),
+        };
         producer.send(&mut request.frame)?;
         receive_acknowledgement(&mut producer, version)?;
         outcome.acknowledgement.record(sent.elapsed());

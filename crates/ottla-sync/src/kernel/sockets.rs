@@ -154,21 +154,6 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     SockRef::from(stream).set_send_buffer_size(bytes)
 }
 
-/// Limits how much a socket accepts that the connection cannot send yet (`TCP_NOTSENT_LOWAT`). With this
-/// many unsent bytes, it accepts no more; with less than half of them, it is writable again. What is sent
-/// and not acknowledged does not count. 0 stands for the system's default, which limits nothing unless
-/// someone has changed it.
-#[cfg(target_os = "linux")]
-pub fn set_not_sent_limit(stream: &TcpStream, bytes: u32) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_notsent_lowat(bytes)
-}
-
-/// Not supported here; nothing is limited.
-#[cfg(not(target_os = "linux"))]
-pub fn set_not_sent_limit(_stream: &TcpStream, _bytes: u32) -> io::Result<()> {
-    Ok(())
-}
-
 /// Whether the machine has IPv6 addresses.
 pub fn has_ipv6() -> bool {
     std::net::UdpSocket::bind("[::]:0").is_ok()

@@ -562,13 +562,6 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     }
 }
 
-pub fn set_not_sent_limit(stream: &TcpStream, bytes: u32) -> io::Result<()> {
-    match stream.of_tokio() {
-        Some(stream) => sockets::set_not_sent_limit(stream, bytes),
-        None => Ok(()),
-    }
-}
-
 /// Whether the peer has closed the connection, or its direction of it.
 pub fn is_closed_by_peer(stream: &TcpStream) -> bool {
     match &stream.0 {

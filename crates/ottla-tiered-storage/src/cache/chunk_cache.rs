@@ -17,6 +17,12 @@ use super::bounded_cache::BoundedCache;
 use crate::error::RemoteStorageError;
 use crate::settings::ChunkCacheSettings;
 
+/// For this many bytes of its limit, a cache holds one chunk, but a few in any case. A chunk takes a few hundred
+/// bytes of memory besides its own, for its entry and its key: with very small chunks, they would take many
+/// times the limit.
+const BYTES_PER_CHUNK: u64 = 8 << 10;
+const LEAST_CHUNKS: usize = 64;
+
 /// A chunk of an object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ChunkKey {
@@ -108,9 +114,13 @@ impl ChunkCache {
             empty(path)?;
         }
         let cache = &settings.cache;
+        let most = cache.size.map(|size| {
+            let most = usize::try_from(size / BYTES_PER_CHUNK).unwrap_or(usize::MAX);
+            most.max(LEAST_CHUNKS)
+        });
         Ok(ChunkCache {
             state: Mutex::new(State {
-                chunks: BoundedCache::new(cache.size, cache.retention),
+                chunks: BoundedCache::new(cache.size, cache.retention).with_at_most(most),
                 ahead: HashMap::default(),
                 ahead_bytes: 0,
                 prefetches: 0,
@@ -334,6 +344,19 @@ mod tests {
         assert!(cache.find(&key(0)).is_none());
         third.fill(key(1), &Bytes::from_static(b"abcdef"));
         assert_eq!(cache.held_bytes(), (6, 0));
+    }
+
+    #[test]
+    fn very_small_chunks_do_not_take_a_multiple_of_the_limit() {
+        for (limit, most) in [(1000, 64), (1 << 20, 128)] {
+            let cache = open(limit, None);
+            for chunk in 0..1000 {
+                let room = cache.make_room(1);
+                room.fill(key(chunk), &Bytes::from_static(b"1"));
+            }
+            assert_eq!(cache.held_bytes(), (most, 0));
+            assert!(cache.find(&key(999)).is_some(), "the last ones stay");
+        }
     }
 
     #[test]

@@ -311,16 +311,22 @@ impl ChunkReader {
                 return;
             };
             let (permits, at_longest) = (self.prefetch_permits.clone(), self.prefetch_at_longest);
-            let (all, object) = (self.readers.clone(), object.clone());
+            let (readers, object) = (self.readers.clone(), object.clone());
             let prefetch = counted.prefetch();
             let running = task::spawn(async move {
                 let _counted = counted;
+                // Made by the task itself: the starter holds the lock, and a runtime that ends drops a
+                // task before it begins.
+                let _listed = Listed {
+                    readers,
+                    object,
+                    prefetch,
+                };
                 // The semaphore is never closed.
                 let _permit = permits.acquire().await.ok();
                 if let Ok(Err(error)) = time::timeout(at_longest, fetch).await {
                     tracing::debug!("fetching ahead: {error}");
                 }
-                forget(&all, &object, prefetch);
             });
             state.prefetches.push(RunningPrefetch {
                 chunk: ahead.id,
@@ -412,7 +418,21 @@ impl Drop for Reading {
     }
 }
 
-/// Takes a prefetch that has ended off the list.
+/// A prefetch that has begun. It is taken off the list when this is dropped, also after a panic of its fetch:
+/// its chunk would otherwise never be prefetched again.
+struct Listed {
+    readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
+    object: Arc<str>,
+    prefetch: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        forget(&self.readers, &self.object, self.prefetch);
+    }
+}
+
+/// Takes a prefetch off the list of its object.
 fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, prefetch: u64) {
     let mut readers = readers.lock();
     if let Some(state) = readers.get_mut(object) {
@@ -473,6 +493,14 @@ mod tests {
         (Arc::new(reader), cache, manifest)
     }
 
+    /// Chunks and numbers of the prefetches of an object that is read.
+    fn listed(reader: &ChunkReader, object: &str) -> Vec<(u32, u64)> {
+        let readers = reader.readers.lock();
+        let state = readers.get(object).expect("it is read");
+        let listed = state.prefetches.iter().map(|it| (it.chunk, it.prefetch));
+        listed.collect()
+    }
+
     #[tokio::test]
     async fn chunks_in_flight_do_not_come_on_top_of_the_cache() {
         let (reader, cache, manifest) = silent(0, Duration::from_secs(60));
@@ -496,12 +524,7 @@ mod tests {
     async fn an_aborted_prefetch_that_ends_leaves_the_next_one_of_its_chunk_in_the_list() {
         let (reader, _cache, manifest) = silent(2000, Duration::from_secs(60));
         let object: Arc<str> = "log".into();
-        let listed = || {
-            let readers = reader.readers.lock();
-            let state = readers.get(&object).expect("it is read");
-            let listed = state.prefetches.iter().map(|it| (it.chunk, it.prefetch));
-            listed.collect::<Vec<_>>()
-        };
+        let listed = || listed(&reader, &object);
         let soon = Duration::from_millis(20);
         let mut stream = reader.read(&object, manifest.clone(), 0..1000, &Permit::default());
         assert!(time::timeout(soon, stream.next()).await.is_err());
@@ -521,6 +544,28 @@ mod tests {
             forget(&reader.readers, &object, prefetch);
         }
         assert!(listed().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_prefetch_that_panics_is_repeated() {
+        let (reader, _cache, manifest) = silent(1000, Duration::from_secs(60));
+        let key = ChunkKey {
+            object: "log".into(),
+            chunk: 1,
+        };
+        let panics = |()| -> Result<Bytes, RemoteStorageError> { panic!("of the fetch") };
+        let start = || futures_util::future::ready(()).map(panics).boxed();
+        let fetch = reader.fetches.find_or_start(&key, || None::<()>, start);
+        let fetch = fetch.unwrap_err();
+        let soon = Duration::from_millis(20);
+        let mut first = reader.read("log", manifest.clone(), 0..1000, &Permit::default());
+        assert!(time::timeout(soon, first.next()).await.is_err());
+        assert!(listed(&reader, "log").is_empty());
+        drop(fetch);
+        let mut second = reader.read("log", manifest, 0..1000, &Permit::default());
+        assert!(time::timeout(soon, second.next()).await.is_err());
+        let again = listed(&reader, "log");
+        assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [1]);
     }
 
     #[tokio::test]

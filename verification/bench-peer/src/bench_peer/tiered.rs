@@ -57,7 +57,8 @@ const PLUGIN_INDEX_CACHE_BYTES: u64 = 10 << 20;
 const QUIET: Duration = Duration::from_secs(15);
 const DELAY: Duration = Duration::from_millis(30);
 const TAIL_SECONDS: u64 = 10;
-const TAIL_RECORDS: u64 = 3000;
+/// Per second, one at a time from producer to consumer.
+const TAIL_RECORDS_PER_SECOND: u64 = 300;
 const TAIL_REPETITIONS: usize = 2;
 /// For copies, deletions and single reads.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -72,8 +73,8 @@ pub fn settings_in_words(options: &Options) -> String {
     format!(
         "{} GB in {PARTITIONS} partitions, batches of 64 KiB, segments of {} MiB, chunks of {} MiB, a chunk cache of \
          {} MiB with {} MiB fetched ahead, an index cache of {} MiB; the objects are files in the page cache; the tail \
-         has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, {TAIL_REPETITIONS} times each \
-         alone, with ten spinning processes, with {COLD_READERS} cold readers that read as fast as they can, both with \
+         has 2,000 records/s, and then {TAIL_RECORDS_PER_SECOND} records/s end to end, for {TAIL_SECONDS} s, \
+         {TAIL_REPETITIONS} times each alone, with ten spinning processes, with {COLD_READERS} cold readers that read as fast as they can, both with \
          three priorities, and with {COLD_READERS} that read at fixed rates; the sealed topic has {} GB",
         options.gigabytes_or(GIGABYTES),
         mib(SEGMENT_BYTES),
@@ -335,14 +336,16 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The 99th percentiles in µs: of the acknowledgement at a fixed rate, and from producer to
-    /// consumer.
+    /// The 99th percentiles in µs: of the acknowledgement, and from producer to consumer. Both at fixed rates,
+    /// so that the length of a stall counts in both.
     fn tail_once(&self) -> Result<(f64, f64)> {
         let produced = self.load(&format!(
             "produce-latency --topic tail --rate 2000 --seconds {TAIL_SECONDS}"
         ))?;
+        let records = TAIL_RECORDS_PER_SECOND * TAIL_SECONDS;
         let consumed = self.load(&format!(
-            "end-to-end --topic tail-end-to-end --records {TAIL_RECORDS} --warmup-records 200"
+            "end-to-end --topic tail-end-to-end --records {records} --warmup-records 200 \
+             --rate {TAIL_RECORDS_PER_SECOND}"
         ))?;
         Ok((
             number_at(&produced, "/latency/p99_us")?,

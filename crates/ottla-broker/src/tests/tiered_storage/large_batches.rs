@@ -1,4 +1,5 @@
-//! Batches in remote storage that are larger than what a consumer asks for.
+//! Batches in remote storage that are larger than what a consumer asks for, and consumers that ask for
+//! more than there is memory for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_testkit::fault_server::{FaultKind, FaultServer};
 use ottla_types::Timestamp;
 
-use super::super::TestBroker;
 use super::super::produce_and_fetch::{fetch_from, produce_to};
+use super::super::{Client, TestBroker};
 use super::{FIRST_TIMESTAMP, list, settings_with, wait_for_local_start, wait_until};
 
 /// A segment for each batch.
@@ -23,10 +24,16 @@ const SETTINGS: [(&str, &str); 6] = [
     ("file.delete.delay.ms", "0"),
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
+/// Two batches of this size, the first in remote storage, where each read of a log takes 700 ms.
+async fn with_large_batches(
+    settings: &[(&'static str, &'static str)],
+) -> (FaultServer, TestBroker, Client, usize) {
     let server = FaultServer::start().await;
-    let broker = TestBroker::start_with(&settings_with(&server.s3_settings())).await;
+    let broker = {
+        let mut all = settings_with(&server.s3_settings());
+        all.extend_from_slice(settings);
+        TestBroker::start_with(&all).await
+    };
     broker.create_topic("tiered", 1, &SETTINGS).await;
     let mut client = broker.connect().await;
     let value = vec![7; 3_000_000];
@@ -42,15 +49,24 @@ async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
         assert_eq!((partition.error_code, partition.base_offset), (0, offset));
     }
     wait_for_local_start(&broker, 1).await;
+    let slow = FaultKind::Slow(Duration::from_millis(700));
+    server.fail(".log bytes=", usize::MAX, slow);
+    (server, broker, client, size)
+}
 
+/// The size of the records of the only partition.
+fn length(response: &FetchResponse) -> u64 {
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    partition.records.as_ref().map_or(0, Records::len)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
+    let (_server, broker, mut client, size) = with_large_batches(&[]).await;
     let remote_logs = Arc::clone(broker.broker().remote_logs().expect("it is tiered"));
     let budget = remote_logs.available_read_bytes();
     assert!(budget > 2 * size, "both batches have room");
-    server.fail(
-        ".log bytes=",
-        usize::MAX,
-        FaultKind::Slow(Duration::from_millis(700)),
-    );
     let mut request = fetch_from("tiered", 0, 0);
     request.topics[0].partitions[0].partition_max_bytes = 1500;
     let mut other = broker.connect().await;
@@ -58,12 +74,7 @@ async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
         budget - remote_logs.available_read_bytes() >= 2 * size
     });
     let responses = tokio::join!(client.ask(12, &request), other.ask(12, &request), counted);
-    let length = |response: FetchResponse| {
-        let partition = &response.responses[0].partitions[0];
-        assert_eq!(partition.error_code, 0);
-        partition.records.as_ref().map_or(0, Records::len)
-    };
-    let lengths = [length(responses.0), length(responses.1)];
+    let lengths = [length(&responses.0), length(&responses.1)];
     assert_eq!(lengths, [size as u64; 2]);
     let is_free = || remote_logs.available_read_bytes() == budget;
     wait_until("the memory of a response is kept", is_free).await;
@@ -75,4 +86,28 @@ async fn a_large_batch_takes_its_size_of_the_memory_for_remote_reads() {
     let ((found, _), ()) = tokio::join!(list(&mut client, FIRST_TIMESTAMP), counted);
     assert_eq!(found, 0);
     wait_until("a search keeps memory", is_free).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_asks_for_more_than_all_memory_leaves_some_to_others() {
+    let settings = [
+        ("ottla.memory.max.bytes", "8589934592"),
+        ("fetch.max.bytes", "2147483647"),
+    ];
+    let (_server, broker, mut client, size) = with_large_batches(&settings).await;
+    let remote_logs = Arc::clone(broker.broker().remote_logs().expect("it is tiered"));
+    let budget = remote_logs.available_read_bytes();
+    assert!(budget < i32::MAX as usize, "{budget}");
+    let mut request = fetch_from("tiered", 0, 0);
+    request.max_bytes = i32::MAX;
+    request.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    let mut other = broker.connect().await;
+    // Both are read at the same time.
+    let counted = wait_until("one read takes all, and the other waits for it", || {
+        let taken = budget - remote_logs.available_read_bytes();
+        taken > budget / 5 && taken < budget / 2
+    });
+    let responses = tokio::join!(client.ask(12, &request), other.ask(12, &request), counted);
+    let lengths = [length(&responses.0), length(&responses.1)];
+    assert_eq!(lengths, [size as u64; 2]);
 }

@@ -7,7 +7,9 @@
 //! that: since Linux 6.6, a process that wakes up waits for the end of the slice of the running one.
 //!
 //! In use, readers and store do have machines of their own. So the readers are also measured at fixed
-//! rates, which leave processor time unused: what remains of the effect is not a lack of processors.
+//! rates, which leave processor time unused on average. While a chunk is received, store and broker may still
+//! keep one processor busy each. So the lower rate is also measured with readers and store of idle priority:
+//! what remains of the effect then is the broker's.
 
 use std::io::Read;
 use std::process::{ChildStdin, ChildStdout, Command};
@@ -34,15 +36,14 @@ pub enum Priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     Spinners(Priority),
-    /// With [`Priority::Idle`], the store is idle too.
-    ColdReaders(Priority),
-    /// Of normal priority. They read this many MB/s together.
-    PacedReaders(u32),
+    /// With [`Priority::Idle`], the store is idle too. They read this many MB/s together, or as fast as they
+    /// can.
+    ColdReaders(Priority, Option<u32>),
 }
 
 /// In the order of the measurement. Readers are last, those that read the most after the others: the
 /// memory after them is measured too.
-pub const CASES: [(&str, Option<Beside>); 9] = [
+pub const CASES: [(&str, Option<Beside>); 10] = [
     ("", None),
     (
         " with spinning processes",
@@ -58,23 +59,27 @@ pub const CASES: [(&str, Option<Beside>); 9] = [
     ),
     (
         " with cold readers at 40 MB/s",
-        Some(Beside::PacedReaders(40)),
+        Some(Beside::ColdReaders(Priority::Normal, Some(40))),
+    ),
+    (
+        " with cold readers at 40 MB/s and store of idle priority",
+        Some(Beside::ColdReaders(Priority::Idle, Some(40))),
     ),
     (
         " with cold readers at 100 MB/s",
-        Some(Beside::PacedReaders(100)),
+        Some(Beside::ColdReaders(Priority::Normal, Some(100))),
     ),
     (
         " with cold readers",
-        Some(Beside::ColdReaders(Priority::Normal)),
+        Some(Beside::ColdReaders(Priority::Normal, None)),
     ),
     (
         " with cold readers at nice 19",
-        Some(Beside::ColdReaders(Priority::Nice)),
+        Some(Beside::ColdReaders(Priority::Nice, None)),
     ),
     (
         " with cold readers and store of idle priority",
-        Some(Beside::ColdReaders(Priority::Idle)),
+        Some(Beside::ColdReaders(Priority::Idle, None)),
     ),
 ];
 
@@ -119,16 +124,12 @@ impl Beside {
                 let spinners: Result<Vec<_>> = (0..SPINNERS).map(|_| spin()).collect();
                 Running::Spinners(spinners?)
             }
-            Beside::ColdReaders(priority) => {
+            Beside::ColdReaders(priority, rate) => {
                 let idle_store = store.filter(|_| priority == Priority::Idle);
                 if let Some(store) = idle_store {
                     set_policy(store, "--idle")?;
                 }
-                Running::read(readers(priority.launcher(), None)?, idle_store)?
-            }
-            Beside::PacedReaders(megabytes_per_second) => {
-                let launcher = Priority::Normal.launcher();
-                Running::read(readers(launcher, Some(megabytes_per_second))?, None)?
+                Running::read(readers(priority.launcher(), rate)?, idle_store)?
             }
         };
         std::thread::sleep(BEGIN);
