@@ -318,14 +318,14 @@ pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf
     if std::fs::read_to_string(&complete).is_ok_and(|done| done == pom) {
         return Ok(libs);
     }
-    toolchain::require(&toolchain::MAVEN)?;
+    let mut maven = toolchain::maven()?;
     if libs.exists() {
         std::fs::remove_dir_all(&libs)?;
     }
     std::fs::write(folder.join("pom.xml"), &pom)?;
     process::output_of(
-        Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])
+        maven
+            .arg("dependency:copy-dependencies")
             .args(["-DoutputDirectory=libs", "-DincludeScope=runtime"])
             .current_dir(folder),
     )?;
