@@ -6,8 +6,8 @@
 //! between, so that both the start and the end of a long log show the reason. A suite that cannot
 //! run counts as failed; none is skipped. All programs that the suites start are built at once.
 //!
-//! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
-//! start brokers mostly wait for them. Suites that may run in either lane go to the one that
+//! These programs come first, beside quick suites. Then two lanes run in parallel, because suites
+//! that start brokers mostly wait for them. Suites that may run in either lane go to the one that
 //! finishes first, longest first. While the processors have time to spare, more suites run in
 //! parallel. When the test programs are built, the suites that call cargo run beside them, one after
 //! the other, because cargo runs one build at a time: at last clippy, which waits for nothing, and
@@ -48,7 +48,8 @@ const SPARE_SHARE: f64 = 0.35;
 const SPARE_WINDOW: Duration = Duration::from_secs(3);
 
 /// The niceness of a suite that must not slow down the suites beside it.
-const LOW_PRIORITY: &str = "10";
+/// With a lower one, `clippy` would still run when the last of them has ended.
+const LOW_PRIORITY: &str = "7";
 
 /// Limits of the failure summary: lines per failure, and failures per suite.
 const LINES_OF_A_COMPLAINT: usize = 12;
@@ -104,6 +105,8 @@ pub struct Options {
 enum Lane {
     /// Before all other suites.
     First,
+    /// Beside `First`: takes seconds and builds nothing.
+    Quick,
     /// Builds the test programs.
     Build,
     /// Runs them, after `Build`.
@@ -180,7 +183,7 @@ impl Failure {
     }
 }
 
-use Lane::{Brokers, Build, Cargo, Either, First, Last, Tests};
+use Lane::{Brokers, Build, Cargo, Either, First, Last, Quick, Tests};
 
 const ALWAYS: &[&str] = &[];
 /// Affected by the comparing commands' scripts and by the peers.
@@ -221,14 +224,14 @@ const PACKAGES: &[&str] = &[
     "NOTICE",
 ];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
-/// The suites of `--quick`.
+/// The suites of `--quick`, besides unit tests.
 const QUICK: [&str; 2] = ["tidy", "fmt"];
 
 #[rustfmt::skip]
 const SUITES: &[Suite] = &[
     suite(First, "toolchains", "the programs that the suites need are there", ALWAYS, || xtask(&["toolchains"])),
-    suite(First, "tidy", "names, lengths, dependencies, licence", ALWAYS, || xtask(&["tidy"])),
-    suite(First, "fmt", "rustfmt agrees", ALWAYS, || cargo(&["fmt", "--all", "--check"])),
+    suite(Quick, "tidy", "names, lengths, dependencies, licence", ALWAYS, || xtask(&["tidy"])),
+    suite(Quick, "fmt", "rustfmt agrees", ALWAYS, || cargo(&["fmt", "--all", "--check"])),
     // A debug build of the same features as the unit tests, so that those reuse its artefacts. The
     // suites check behaviour, not speed; `bench-peer` has its own build.
     suite(First, "binary", "the programs that the other suites start, the broker first of all", ALWAYS, build_of_programs),
@@ -285,8 +288,14 @@ pub fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
     test_programs::forget()?;
     let chosen = choose(options)?;
-    let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);
-    let mut total = run_all(suites_of(Lane::First))?;
+    let suites_of = |lane: Lane| chosen.iter().filter(move |suite| suite.lane == lane);
+    let lane = &|lane: Lane| run_all(suites_of(lane));
+    let (first, quick) = std::thread::scope(|scope| {
+        let quick = scope.spawn(move || lane(Lane::Quick));
+        (lane(Lane::First), quick.join())
+    });
+    let mut total = first?;
+    total.add(joined(quick)?);
     let starts_programs = chosen.iter().any(|suite| {
         let program = (suite.command)();
         let all = [CONFORMANCE, BENCH_PEER, PACKAGING];
@@ -299,7 +308,6 @@ pub fn run(options: &Options) -> Result<()> {
         ensure!(status.success(), "the programs of the suites do not build");
     }
     let either = &Queue::new(suites_of(Lane::Either));
-    let lane = &|lane| run_all(suites_of(lane));
     let rest = || run_all(std::iter::from_fn(|| either.next()));
     let lanes = std::thread::scope(|scope| {
         let tests = scope.spawn(move || {

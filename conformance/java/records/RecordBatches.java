@@ -1,4 +1,4 @@
-// The golden batches, Java side: `java -cp JARS RecordBatches.java COMMAND FILE`.
+// The golden batches, Java side: `java -cp JARS:CLASSES RecordBatches COMMAND FILE`.
 //
 // `write` builds batches in every message format, codec and level with Kafka's own builder and writes a line for each:
 // name, bytes in hexadecimal, and the batch's meaning as text. `check` reads such lines that the other side made, with

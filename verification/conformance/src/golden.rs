@@ -27,7 +27,8 @@ pub fn run(_options: &Options) -> Result<()> {
     let java = |action: &str, file: &Path| -> Command {
         let mut command = Command::new("java");
         command
-            .args(["-cp", &java_classes, "golden.Golden", action])
+            .args(["-XX:TieredStopAtLevel=1", "-cp", &java_classes])
+            .args(["golden.Golden", action])
             .arg(file);
         command
     };
@@ -72,16 +73,10 @@ fn build_rust() -> Result<PathBuf> {
 
 /// Compiles the Java side with Maven and returns the class path.
 fn build_java() -> Result<String> {
-    toolchain::require(&toolchain::MAVEN)?;
     let project = workspace::root().join("conformance/java/golden");
     process::output_of(
-        Command::new("mvn")
-            .args([
-                "--quiet",
-                "--batch-mode",
-                "compile",
-                "dependency:copy-dependencies",
-            ])
+        toolchain::maven()?
+            .args(["compile", "dependency:copy-dependencies"])
             .args(["-DoutputDirectory=target/libs", "-DincludeScope=runtime"])
             .current_dir(&project),
     )?;

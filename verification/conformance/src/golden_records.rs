@@ -19,9 +19,8 @@ use ottla_records::{
 };
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use ottla_peers as peer;
-use ottla_peers::{Peer, reference};
-use ottla_workspace::{process, toolchain, workspace};
+use ottla_peers::{Peer, java, reference};
+use ottla_workspace::{process, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -35,21 +34,19 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const LIMIT: usize = 64 << 20;
 
 pub fn run(options: &Options) -> Result<()> {
-    toolchain::require(&toolchain::JAVA)?;
-    toolchain::require(&toolchain::JAVAC)?;
     let temporary = tempfile::tempdir()?;
     let dir = options.dir.as_deref().unwrap_or(temporary.path());
-    let folder = reference::run_dir("golden-records");
-    let version = Peer::load(reference::KAFKA)?.version()?.to_owned();
-    let artefact = format!("org.apache.kafka:kafka-storage:{version}");
-    let libs = peer::resolve_with_maven(&folder, &[artefact])?;
-    let class_path = peer::class_path(&libs)?;
+    let kafka = Peer::load(reference::KAFKA)?.install()?;
+    let jars = kafka.class_path().context("Kafka has no class path")?;
+    let classes = java::classes(&kafka, "records")?;
+    let class_path = format!("{jars}:{}", classes.display());
+    let logging = workspace::root().join("peers/log4j2-tools.properties");
     let java = |command: &str, file: &Path| {
         process::output_of(
             Command::new("java")
-                .args(["-Xshare:auto", "-cp", &class_path])
-                .arg(workspace::root().join("conformance/java/records/RecordBatches.java"))
-                .arg(command)
+                .args(["-Xshare:auto", "-XX:TieredStopAtLevel=1"])
+                .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
+                .args(["-cp", &class_path, "RecordBatches", command])
                 .arg(file),
         )
     };

@@ -1,7 +1,8 @@
-//! An archive of the classes of Kafka's tools (JEP 350), so that the several hundred JVMs that suites
-//! start for tools, brokers and clients load them without parsing and verifying them again.
+//! Archives of Kafka's classes (JEP 350), so that the several hundred JVMs that suites start for tools,
+//! brokers and clients load them without parsing and verifying them again; and the other options with
+//! which the JVMs of suites start sooner.
 //!
-//! Measuring programs do not use it, because Kafka's scripts do not have it.
+//! Measuring programs do not use any of it, because Kafka's scripts do not have it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,26 @@ use ottla_workspace::process;
 /// The archive for the jars of this folder, made with the command that runs a tool; `None` if this
 /// Java makes none, which only costs time.
 pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
-    let archive = libs.join("tools.jsa");
+    made_once(libs, "tools", |unfinished| make(unfinished, tool))
+}
+
+/// The archive of this name in the folder, which `make` writes to the path that it receives; `None`
+/// if it writes none.
+pub fn made_once(
+    libs: &Path,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Option<PathBuf>> {
+    let archive = libs.join(name).with_extension("jsa");
     // Another suite may make it at the same time. Closing the file releases the lock.
-    let lock = File::create(libs.join("tools.lock"))?;
+    let lock = File::create(archive.with_extension("lock"))?;
     lock.lock()?;
     if !archive.exists() {
-        make(&archive, tool)?;
+        let unfinished = archive.with_extension("unfinished");
+        make(&unfinished)?;
+        if unfinished.exists() {
+            std::fs::rename(unfinished, &archive)?;
+        }
     }
     Ok(archive.exists().then_some(archive))
 }
@@ -27,13 +42,35 @@ pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
 /// The options of a JVM that uses the archive. The JVM ignores an archive that does not fit;
 /// without a log, its warning is not in the output of the tool. The last option disables the second
 /// compiler, which pays off only in longer runs.
-pub fn options(archive: &Path) -> [String; 3] {
+pub fn options(archive: &Path) -> Vec<String> {
     let file = format!("-XX:SharedArchiveFile={}", archive.display());
-    [
-        file,
-        "-Xlog:disable".to_owned(),
-        "-XX:TieredStopAtLevel=1".to_owned(),
-    ]
+    [file.as_str(), "-Xlog:disable", FIRST_COMPILER]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The options of a JVM that writes the classes that it has loaded into an archive when it ends.
+pub fn options_to_make(archive: &Path) -> Vec<String> {
+    let file = format!("-XX:ArchiveClassesAtExit={}", archive.display());
+    [file.as_str(), FIRST_COMPILER].map(str::to_owned).to_vec()
+}
+
+const FIRST_COMPILER: &str = "-XX:TieredStopAtLevel=1";
+
+/// The words that start a broker, changed so that it uses less processor time in its first minute:
+/// without remote management, which no suite uses, and with a collector that has no threads, needs no
+/// large heap from the start, and does not run because classes are loaded.
+pub fn for_short_life(words: &[String]) -> Vec<String> {
+    let mut changed = Vec::new();
+    for word in words {
+        match word.as_str() {
+            "-XX:+UseG1GC" => changed.push("-XX:+UseSerialGC".to_owned()),
+            "-Xms1G" => changed.push("-XX:MetaspaceSize=128M".to_owned()),
+            management if management.starts_with("-Dcom.sun.management.") => {}
+            _ => changed.push(word.clone()),
+        }
+    }
+    changed
 }
 
 /// Archives the classes that a tool without a reachable broker has loaded: the admin client and all
@@ -42,7 +79,6 @@ fn make(archive: &Path, tool: &[String]) -> Result<()> {
     let [java, options @ ..] = tool else {
         return Ok(());
     };
-    let unfinished = archive.with_extension("unfinished");
     let settings = archive.with_extension("properties");
     std::fs::write(
         &settings,
@@ -50,7 +86,7 @@ fn make(archive: &Path, tool: &[String]) -> Result<()> {
     )?;
     let mut command = Command::new(java);
     command
-        .arg(format!("-XX:ArchiveClassesAtExit={}", unfinished.display()))
+        .args(options_to_make(archive))
         .args(options)
         .arg("org.apache.kafka.tools.TopicCommand")
         // The port is reserved, and nothing listens on it.
@@ -58,8 +94,28 @@ fn make(archive: &Path, tool: &[String]) -> Result<()> {
         .arg("--command-config")
         .arg(settings);
     process::run_captured(&mut command)?;
-    if unfinished.exists() {
-        std::fs::rename(unfinished, archive)?;
-    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_is_made_once() {
+        let libs = tempfile::tempdir().unwrap();
+        let mut made = 0;
+        for _ in 0..2 {
+            let archive = made_once(libs.path(), "broker", |unfinished| {
+                made += 1;
+                Ok(std::fs::write(unfinished, "classes")?)
+            });
+            let archive = archive.unwrap().expect("an archive");
+            assert_eq!(archive, libs.path().join("broker.jsa"));
+            assert_eq!(std::fs::read_to_string(archive).unwrap(), "classes");
+        }
+        assert_eq!(made, 1);
+        let none = made_once(libs.path(), "tools", |_| Ok(())).unwrap();
+        assert_eq!(none, None);
+    }
 }

@@ -62,7 +62,7 @@ pub struct InstalledPeer {
     peer: Peer,
     /// The values of the commands' placeholders, except those specific to a node.
     places: BTreeMap<&'static str, String>,
-    /// The archive with the classes of its tools.
+    /// The archive with the classes of its tools, in a suite.
     archive: Option<PathBuf>,
 }
 
@@ -226,10 +226,24 @@ impl InstalledPeer {
         moved.map_or(name, String::as_str)
     }
 
+    /// The archive with the classes of its tools, in a suite. It is in the folder of the jars.
+    pub(super) fn archive(&self) -> Option<&Path> {
+        self.archive.as_deref()
+    }
+
+    /// The same peer with only the jars of this folder on its class path, without plugins.
+    pub(super) fn with_only_jars(&self, libs: &Path) -> Result<InstalledPeer> {
+        let mut plain = self.clone();
+        plain.places.insert("class_path", class_path(libs)?);
+        Ok(plain)
+    }
+
+    /// `options` are those of its JVM in a suite.
     pub(super) fn format_command(
         &self,
         places: &BTreeMap<&'static str, String>,
         voters_flag: Option<&str>,
+        options: &[String],
     ) -> Result<Command> {
         let mut words = self.peer.format.clone();
         // This flag formats a dynamic quorum of one.
@@ -240,22 +254,29 @@ impl InstalledPeer {
         {
             words.extend(["--release-version".to_owned(), levels]);
         }
-        Ok(self.command(&self.in_suites(&words), places))
+        Ok(self.command(&with_options(&words, options), places))
     }
 
-    pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
-        self.command(&self.in_suites(&self.peer.start), places)
+    /// `options` are those of its JVM in a suite.
+    pub(super) fn start_command(
+        &self,
+        places: &BTreeMap<&'static str, String>,
+        options: &[String],
+    ) -> Command {
+        let words = match self.archive {
+            Some(_) => archive::for_short_life(&self.peer.start),
+            None => self.peer.start.clone(),
+        };
+        self.command(&with_options(&words, options), places)
     }
 
     /// The words of a command that starts a JVM. In a suite, which checks behaviour and runs for a
     /// minute, with an archive of classes and without the compiler that pays off later.
     pub(super) fn in_suites(&self, words: &[String]) -> Vec<String> {
-        let mut words = words.to_vec();
-        if let Some(archive) = &self.archive {
-            let options = archive::options(archive);
-            words.splice(1..1, options).for_each(drop);
+        match &self.archive {
+            Some(archive) => with_options(words, &archive::options(archive)),
+            None => words.to_vec(),
         }
-        words
     }
 
     fn command(&self, words: &[String], node: &BTreeMap<&'static str, String>) -> Command {
@@ -266,6 +287,13 @@ impl InstalledPeer {
         command.args(words);
         command
     }
+}
+
+/// The words of a command with options after its program.
+fn with_options(words: &[String], options: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    words.splice(1..1, options.iter().cloned()).for_each(drop);
+    words
 }
 
 /// Replaces each `{name}` with its value.
@@ -290,14 +318,14 @@ pub fn resolve_with_maven(folder: &Path, artefacts: &[String]) -> Result<PathBuf
     if std::fs::read_to_string(&complete).is_ok_and(|done| done == pom) {
         return Ok(libs);
     }
-    toolchain::require(&toolchain::MAVEN)?;
+    let mut maven = toolchain::maven()?;
     if libs.exists() {
         std::fs::remove_dir_all(&libs)?;
     }
     std::fs::write(folder.join("pom.xml"), &pom)?;
     process::output_of(
-        Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])
+        maven
+            .arg("dependency:copy-dependencies")
             .args(["-DoutputDirectory=libs", "-DincludeScope=runtime"])
             .current_dir(folder),
     )?;
@@ -355,6 +383,33 @@ mod tests {
                 assert!(!peer.start.is_empty() && !peer.format.is_empty(), "{id}");
             }
         }
+    }
+
+    #[test]
+    fn brokers_of_suites_start_with_less() {
+        for entry in std::fs::read_dir(workspace::root().join("peers")).unwrap() {
+            let path = entry.unwrap().path();
+            let id = path.file_stem().unwrap().to_str().unwrap();
+            if !id.starts_with("kafka") {
+                continue;
+            }
+            let start = Peer::load(id).unwrap().start;
+            let short = archive::for_short_life(&start);
+            let has = |word: &str| short.iter().any(|found| found == word);
+            assert!(has("-XX:+UseSerialGC") && !has("-XX:+UseG1GC"), "{id}");
+            assert!(has("-Xmx1G") && !has("-Xms1G"), "{id}");
+            let has_management = short.iter().any(|word| word.contains("management"));
+            assert!(!has_management && has("{config}"), "{id}");
+        }
+    }
+
+    #[test]
+    fn options_follow_the_program() {
+        let words = ["java", "-cp", "a"].map(str::to_owned);
+        let options = ["-Xlog:disable".to_owned()];
+        let expected = ["java", "-Xlog:disable", "-cp", "a"];
+        assert_eq!(with_options(&words, &options), expected);
+        assert_eq!(with_options(&words, &[]), words);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use super::description::{InstalledPeer, fill_in};
 use super::probe::{self, Served};
+use super::{archive, reference};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
 
@@ -159,6 +160,14 @@ impl Place {
     }
 }
 
+/// Options of the JVMs of a node in a suite, besides those of the peer's file.
+#[derive(Debug, Clone, Default)]
+struct JvmOptions {
+    /// Of the one that formats the data directory.
+    format: Vec<String>,
+    start: Vec<String>,
+}
+
 /// A started broker. It is killed on drop unless it was stopped.
 #[derive(Debug)]
 pub struct Node {
@@ -173,11 +182,15 @@ impl InstalledPeer {
     /// Writes the node's configuration, formats its data directory if that is empty, starts the
     /// node, and returns when it has answered an ApiVersions request, or refused it for want of TLS.
     pub fn start(&self, options: NodeOptions) -> Result<Node> {
+        self.start_with(options, &self.jvm_options()?)
+    }
+
+    fn start_with(&self, options: NodeOptions, jvms: &JvmOptions) -> Result<Node> {
         let is_up = match options.is_port_secured {
             true => probe::refuses_plaintext,
             false => probe::answers,
         };
-        let (mut child, port, dir) = self.launch(options)?;
+        let (mut child, port, dir) = self.launch(options, jvms)?;
         let began = Instant::now();
         loop {
             if is_up(port) {
@@ -216,14 +229,58 @@ impl InstalledPeer {
 
     /// Starts a node that is expected to refuse to start. Returns its exit status and output.
     pub fn start_refused(&self, options: NodeOptions) -> Result<(ExitStatus, String)> {
-        let (mut child, _, dir) = self.launch(options)?;
+        let (mut child, _, dir) = self.launch(options, &self.jvm_options()?)?;
         match child.wait(START_PATIENCE)? {
             Some(status) => Ok((status, std::fs::read_to_string(output_file(&dir))?)),
             None => bail!("{} was expected to refuse to start, and runs", self.name()),
         }
     }
 
-    fn launch(&self, options: NodeOptions) -> Result<(OwnedChild, u16, PathBuf)> {
+    /// None outside suites. The first node of a clone also makes the archive, by starting and stopping
+    /// another one.
+    fn jvm_options(&self) -> Result<JvmOptions> {
+        let Some(of_tools) = self.archive() else {
+            return Ok(JvmOptions::default());
+        };
+        let libs = of_tools.parent().context("the folder of the jars")?;
+        let of_brokers = match self.folder() {
+            reference::KAFKA => archive::made_once(libs, "brokers", |unfinished| {
+                self.archive_classes(libs, of_tools, unfinished)
+                    .context("cannot archive the classes of a broker")
+            })?,
+            // Making an archive costs more than the few brokers of other versions save.
+            _ => None,
+        };
+        let options = archive::options(of_brokers.as_deref().unwrap_or(of_tools));
+        Ok(JvmOptions {
+            format: options.clone(),
+            start: options,
+        })
+    }
+
+    /// Archives the classes that a broker has loaded when it stops after its start.
+    fn archive_classes(&self, libs: &Path, of_tools: &Path, archive: &Path) -> Result<()> {
+        // An archive fits every class path that begins with the one for which it was made.
+        let plain = self.with_only_jars(libs)?;
+        let jvms = JvmOptions {
+            format: archive::options(of_tools),
+            start: archive::options_to_make(archive),
+        };
+        let dir = libs.with_file_name("archived");
+        workspace::make_empty(&dir)?;
+        let node = NodeOptions {
+            dir,
+            ..NodeOptions::default()
+        };
+        plain.start_with(node, &jvms)?.stop()?;
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        options: NodeOptions,
+        jvms: &JvmOptions,
+    ) -> Result<(OwnedChild, u16, PathBuf)> {
         let NodeOptions {
             dir,
             port,
@@ -274,7 +331,7 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            let mut format = self.format_command(&places, place.format_flag())?;
+            let mut format = self.format_command(&places, place.format_flag(), &jvms.format)?;
             for feature in &features {
                 format.args(["--feature", feature]);
             }
@@ -285,7 +342,7 @@ impl InstalledPeer {
                 .with_context(|| format!("cannot format a data directory of {}", self.name()))?;
         }
         let output = File::create(output_file(&dir))?;
-        let mut command = process::started_by(&launcher, self.start_command(&places));
+        let mut command = process::started_by(&launcher, self.start_command(&places, &jvms.start));
         command
             .current_dir(&dir)
             .envs(environment)

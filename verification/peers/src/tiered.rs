@@ -50,12 +50,11 @@ const PLUGIN_KAFKA: [&str; 2] = [
 
 /// A folder with the jar of Kafka's `LocalTieredStorage`.
 pub fn store_jars(dir: &Path) -> Result<PathBuf> {
-    toolchain::require(&toolchain::MAVEN)?;
     let jars = dir.join("jars");
     std::fs::create_dir_all(&jars)?;
     process::output_of(
-        Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "dependency:copy"])
+        toolchain::maven()?
+            .arg("dependency:copy")
             .arg(format!("-Dartifact={TEST_JAR}"))
             .arg(format!("-DoutputDirectory={}", jars.display())),
     )?;

@@ -7,6 +7,8 @@
 //! `OTTLA_SIM_BUG=Coordinator` selects those with that text in their names, and
 //! `OTTLA_SIM_FROM=1000` sets the first seed.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ottla_simulation::Outcome;
@@ -57,12 +59,22 @@ fn new_seeds_find_nothing() {
 
 /// Runs a seed, which must find nothing.
 fn run(seed: u64, total: &mut Outcome) {
-    let outcome = ottla_simulation::run(seed);
+    let outcome = outcome_of(seed);
     assert_eq!(
         outcome.finding, None,
         "seed {seed}; `cargo xtask sim --seed {seed}` replays it"
     );
     total.add(&outcome);
+}
+
+/// The outcome of a seed without a planted bug. Tests that need the same seed run it once.
+fn outcome_of(seed: u64) -> Outcome {
+    static OUTCOMES: Mutex<BTreeMap<u64, Arc<OnceLock<Outcome>>>> = Mutex::new(BTreeMap::new());
+    let outcome = {
+        let mut outcomes = OUTCOMES.lock().expect("no holder panics");
+        Arc::clone(outcomes.entry(seed).or_default())
+    };
+    outcome.get_or_init(|| ottla_simulation::run(seed)).clone()
 }
 
 #[test]
@@ -85,8 +97,8 @@ fn number(name: &str) -> Option<u64> {
 
 #[cfg(feature = "planted-bugs")]
 mod planted {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Mutex, OnceLock};
 
     use ottla_controller::planted::Bug as Controller;
     use ottla_coordinator::planted::Bug as Coordinator;
@@ -94,73 +106,83 @@ mod planted {
     use ottla_replica::planted::Bug as Replica;
     use ottla_simulation::planted::{Planted, plant};
 
-    use super::number;
+    use super::{number, outcome_of};
 
-    /// Each bug with the number of seeds within which it must be found. The seeds that find it
-    /// change with every change of the scheduling.
+    /// Each bug with the number of seeds within which it must be found, from 0 on, and the one of them
+    /// that is tried first. The seeds that find a bug change with every change of the scheduling. A
+    /// seed that no longer finds it costs one run; the test prints the seed that does.
     #[rustfmt::skip]
-    const CASES: &[(Planted, u64)] = &[
-        (Planted::Quorum(Quorum::NoTruncation), 20),
-        (Planted::Controller(Controller::AlwaysElectUncleanly), 12),
-        (Planted::Controller(Controller::RepeatProducerIds), 12),
-        (Planted::Replica(Replica::AcknowledgeWhenWritten), 16),
-        (Planted::Coordinator(Coordinator::TakeAnyProducerEpoch), 12),
-        (Planted::Coordinator(Coordinator::AssignWhatOthersHave), 24),
-        (Planted::Coordinator(Coordinator::RevokeAtOnce), 24),
-        (Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers), 24),
-        (Planted::Coordinator(Coordinator::ReleaseWhatOthersHold), 24),
-        (Planted::Coordinator(Coordinator::DeliverWithoutLimit), 24),
-        (Planted::Coordinator(Coordinator::CommitOffsetsOfAborted), 24),
-        (Planted::Shell("read_committed reads what is not decided"), 12),
-        (Planted::Shell("a commit counts as an abort"), 12),
-        (Planted::Shell("nobody looks at sequence numbers"), 16),
-        (Planted::Shell("a follower gives up a leader that failed once"), 12),
-        (Planted::Shell("a coordinator answers before replication"), 24),
-        (Planted::Coordinator(Coordinator::CompleteWithoutMarkers), 24),
-        (Planted::Coordinator(Coordinator::ForgetGaps), 24),
-        (Planted::Controller(Controller::TakeIsrOfAnyEpoch), 24),
-        (Planted::Shell("a consumer reads what is not committed"), 24),
-        (Planted::Shell("the controller acts before its records are committed"), 24),
-        (Planted::Shell("a broker serves before it is registered"), 24),
-        (Planted::Quorum(Quorum::VoteForAnyLog), 40),
-        (Planted::Quorum(Quorum::LeadOnAfterRestart), 24),
-        (Planted::Replica(Replica::TrustFetchOffset), 40),
-        (Planted::Replica(Replica::KeepDivergingRecords), 40),
+    const CASES: &[(Planted, u64, u64)] = &[
+        (Planted::Quorum(Quorum::NoTruncation), 20, 0),
+        (Planted::Controller(Controller::AlwaysElectUncleanly), 12, 0),
+        (Planted::Controller(Controller::RepeatProducerIds), 12, 0),
+        (Planted::Replica(Replica::AcknowledgeWhenWritten), 16, 0),
+        (Planted::Coordinator(Coordinator::TakeAnyProducerEpoch), 12, 0),
+        (Planted::Coordinator(Coordinator::AssignWhatOthersHave), 24, 0),
+        (Planted::Coordinator(Coordinator::RevokeAtOnce), 24, 0),
+        (Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers), 24, 0),
+        (Planted::Coordinator(Coordinator::ReleaseWhatOthersHold), 24, 0),
+        (Planted::Coordinator(Coordinator::DeliverWithoutLimit), 24, 0),
+        (Planted::Coordinator(Coordinator::CommitOffsetsOfAborted), 24, 0),
+        (Planted::Shell("read_committed reads what is not decided"), 12, 0),
+        (Planted::Shell("a commit counts as an abort"), 12, 0),
+        (Planted::Shell("nobody looks at sequence numbers"), 16, 0),
+        (Planted::Shell("a follower gives up a leader that failed once"), 12, 0),
+        (Planted::Shell("a coordinator answers before replication"), 24, 0),
+        (Planted::Coordinator(Coordinator::CompleteWithoutMarkers), 24, 0),
+        (Planted::Coordinator(Coordinator::ForgetGaps), 24, 0),
+        (Planted::Controller(Controller::TakeIsrOfAnyEpoch), 24, 0),
+        (Planted::Shell("a consumer reads what is not committed"), 24, 0),
+        (Planted::Shell("the controller acts before its records are committed"), 24, 0),
+        (Planted::Shell("a broker serves before it is registered"), 24, 0),
+        (Planted::Quorum(Quorum::VoteForAnyLog), 40, 0),
+        (Planted::Quorum(Quorum::LeadOnAfterRestart), 24, 0),
+        (Planted::Replica(Replica::TrustFetchOffset), 40, 0),
+        (Planted::Replica(Replica::KeepDivergingRecords), 40, 0),
     ];
 
-    /// The number of seeds from `from` until one finds something with the bug but not without it,
-    /// and the finding of that seed. `sound` is filled with which seeds find nothing without a bug,
-    /// so that each is run once for all bugs.
-    fn find(
-        bug: Planted,
-        within: u64,
-        from: u64,
-        sound: &[OnceLock<bool>],
-    ) -> Option<(u64, String)> {
-        (0..within).zip(sound).find_map(|(before, sound)| {
+    /// The seeds in the order in which they are tried.
+    fn order(within: u64, first: u64) -> impl Iterator<Item = u64> {
+        std::iter::once(first).chain((0..within).filter(move |seed| *seed != first))
+    }
+
+    /// The first seed that finds something with the bug but not without it, and the finding.
+    fn find(bug: Planted, mut seeds: impl Iterator<Item = u64>) -> Option<(u64, String)> {
+        seeds.find_map(|seed| {
             plant(Some(bug));
-            let finding = ottla_simulation::run(from + before).finding;
+            let finding = ottla_simulation::run(seed).finding;
             plant(None);
             let finding = finding?;
-            let without = || ottla_simulation::run(from + before).finding;
-            let is_sound = sound.get_or_init(|| without().is_none());
-            is_sound.then_some((before + 1, finding))
+            let is_sound = outcome_of(seed).finding.is_none();
+            is_sound.then_some((seed, finding))
         })
+    }
+
+    #[test]
+    fn each_seed_is_tried_once() {
+        for (bug, within, first) in CASES {
+            let mut seeds: Vec<u64> = order(*within, *first).collect();
+            assert_eq!(seeds[0], *first, "{bug:?}");
+            seeds.sort_unstable();
+            assert!(seeds.into_iter().eq(0..*within), "{bug:?}");
+        }
     }
 
     #[test]
     fn planted_bugs_are_found() {
         let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
-        let from = number("OTTLA_SIM_FROM").unwrap_or_default();
-        let is_meant = |(bug, _): &&(Planted, u64)| format!("{bug:?}").contains(&only);
+        let from = number("OTTLA_SIM_FROM");
+        let is_meant = |(bug, ..): &&(Planted, u64, u64)| format!("{bug:?}").contains(&only);
         let cases: Vec<_> = CASES.iter().filter(is_meant).collect();
         let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let most = CASES.iter().map(|(_, within)| *within as usize).max();
-        let sound = vec![OnceLock::new(); most.unwrap_or_default()];
         let look = || {
-            while let Some((bug, within)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match find(*bug, *within, from, &sound) {
-                    Some((seeds, finding)) => println!("{bug:?}: {seeds} seeds: {finding}"),
+            while let Some((bug, within, first)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let found = match from {
+                    None => find(*bug, order(*within, *first)),
+                    Some(from) => find(*bug, from..from + within),
+                };
+                match found {
+                    Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
                     None => missed.lock().expect("no thread panics").push(*bug),
                 }
             }

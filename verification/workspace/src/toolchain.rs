@@ -220,6 +220,17 @@ pub fn require(toolchain: &Toolchain) -> Result<Version> {
     }
 }
 
+/// Maven, for a run of seconds: with only the first compiler of its JVM.
+pub fn maven() -> Result<Command> {
+    require(&MAVEN)?;
+    let options = std::env::var("MAVEN_OPTS").unwrap_or_default();
+    let mut command = Command::new(MAVEN.program);
+    command
+        .env("MAVEN_OPTS", format!("{options} -XX:TieredStopAtLevel=1"))
+        .args(["--quiet", "--batch-mode"]);
+    Ok(command)
+}
+
 /// The problem, as the beginning of a sentence.
 pub fn complaint(toolchain: &Toolchain, state: &State) -> String {
     let Toolchain {

@@ -32,13 +32,15 @@ const MEASURING: [(&str, &str); 4] = [
 ];
 
 /// The programs that take longest, in order.
-const LONGEST: [(&str, &str); 9] = [
+const LONGEST: [(&str, &str); 11] = [
     ("simulation", "seeds"),
     ("ottla-broker", "ottla_broker"),
     ("ottla", "program"),
     ("ottla-log", "ottla_log"),
     ("ottla", "bench_runs"),
+    ("ottla", "few_handles"),
     ("ottla", "tls"),
+    ("ottla-tiered-storage", "stores"),
     ("ottla", "local_cluster"),
     ("ottla", "disks"),
     ("ottla", "rebalance"),

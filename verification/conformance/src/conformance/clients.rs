@@ -281,7 +281,7 @@ fn go(program: &str) -> Result<Vec<String>> {
     let binary = out_dir().join("go").join(program);
     process::output_of(
         Command::new(go)
-            .args(["build", "-buildvcs=false", "-o"])
+            .args(["build", "-buildvcs=false", toolchain::go::STRIPPED, "-o"])
             .arg(&binary)
             .arg(format!("./{program}"))
             .current_dir(module),

@@ -15,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const S3_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
+/// Leaves the discovery services of gRPC out of Google's client, a third of the packages that are
+/// compiled for the server, which does not use it.
+const GCS_TAG: &str = "disable_grpc_modules";
 /// Later releases require Node 22.
 const AZURE_PACKAGE: &str = "azurite@3.35.0";
 /// The account, and its key in Base64, as the tests of the stores have them.
@@ -31,7 +34,7 @@ impl StoreServer {
     /// the XML API, it has only single uploads with a signed URL, reads and deletions. It checks no
     /// credentials.
     pub fn gcs(dir: &Path) -> Result<StoreServer> {
-        let program = go_program(GCS_MODULE)?;
+        let program = go_program(GCS_MODULE, &["-tags", GCS_TAG])?;
         let root = dir.join("objects");
         std::fs::create_dir_all(root.join(BUCKET))?;
         StoreServer::start("fake-gcs-server", dir, |port| {
@@ -93,7 +96,7 @@ impl S3Server {
     pub(super) const SECRET: &str = "testsecret";
 
     pub fn start(dir: &Path) -> Result<S3Server> {
-        let program = go_program(S3_MODULE)?;
+        let program = go_program(S3_MODULE, &[])?;
         let root = dir.join("objects");
         std::fs::create_dir_all(root.join(BUCKET))?;
         let server = StoreServer::start("versitygw", dir, |port| {
@@ -125,8 +128,8 @@ impl S3Server {
     }
 }
 
-/// A program that Go builds from its module, once.
-fn go_program(module: &str) -> Result<PathBuf> {
+/// A program that Go builds from its module, once, with these options.
+fn go_program(module: &str, options: &[&str]) -> Result<PathBuf> {
     toolchain::require(&toolchain::GO)?;
     let (path, _) = module.split_once('@').context("a module has a version")?;
     let (_, name) = path.rsplit_once('/').context("a module has a path")?;
@@ -136,7 +139,9 @@ fn go_program(module: &str) -> Result<PathBuf> {
         std::fs::create_dir_all(&programs)?;
         process::output_of(
             Command::new(toolchain::GO.program)
-                .args(["install", module])
+                .args(["install", toolchain::go::STRIPPED])
+                .args(options)
+                .arg(module)
                 .env("GOBIN", &programs)
                 .current_dir(std::env::temp_dir()),
         )?;

@@ -15,6 +15,9 @@ use anyhow::{Context, Result};
 use super::{GO, Version, require};
 use crate::process;
 
+/// The option of `go build` and `go install` that links without symbols and debug information.
+pub const STRIPPED: &str = "-ldflags=-s -w";
+
 /// The path of a `go` that can build the module in this folder.
 pub fn for_module(module: &Path) -> Result<PathBuf> {
     let found = require(&GO)?;
