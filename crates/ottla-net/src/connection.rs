@@ -508,11 +508,7 @@ impl<S: Service> Session<S> {
         if let Answer::Pending(pending) = &answer
             && let Some(room) = pending.room()
         {
-            self.send_ready().await?;
-            ottla_sync::select! {
-                () = room => {}
-                () = self.connection.closed() => return Err(ConnectionError::Closed),
-            }
+            self.await_room(room).await?;
             answered = None;
         }
         self.in_flight_bytes += bytes;
@@ -526,6 +522,26 @@ impl<S: Service> Session<S> {
             _memory: self.memory.take(),
         });
         self.queue_ready_at(answered)
+    }
+
+    /// Waits before the connection is read further. Requests in flight are answered meanwhile: they
+    /// have nothing to do with what this one waits for.
+    async fn await_room(
+        &mut self,
+        room: impl Future<Output = ()> + Send,
+    ) -> Result<(), ConnectionError> {
+        let mut room = pin!(room);
+        loop {
+            self.send_ready().await?;
+            if self.connection.is_closed() {
+                return Err(ConnectionError::Closed);
+            }
+            ottla_sync::select! {
+                biased;
+                () = &mut room => return Ok(()),
+                () = self.connection.woken() => {}
+            }
+        }
     }
 
     /// Sets the allowance for decoding a request, and reserves it if necessary. Requests in flight

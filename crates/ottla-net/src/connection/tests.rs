@@ -22,6 +22,7 @@ use crate::request_memory::RequestMemory;
 use crate::response::encode_response;
 use crate::service::MisplacedRequest;
 
+mod full_inboxes;
 mod large_frames;
 mod remote_answers;
 
