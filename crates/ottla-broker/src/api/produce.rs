@@ -11,7 +11,7 @@
 use ottla_sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -72,8 +72,8 @@ pub(crate) struct PendingProduce {
     response: Mutex<ProduceResponse>,
     /// The number of unreleased appends, plus one while appends are still being submitted.
     remaining: AtomicUsize,
-    /// When the submission of the request started.
-    started: Instant,
+    /// When the submission of the request started. Not set while the request waits for metadata.
+    started: OnceLock<Instant>,
     /// How long the client is throttled.
     throttle_time_ms: AtomicI32,
     /// What the connection waits for before it is read further.
@@ -113,25 +113,13 @@ pub(crate) fn start(
         transactional_id: request.transactional_id.as_deref().map(ByteString::from),
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
-        started: ottla_sync::time::now(),
+        started: OnceLock::new(),
         throttle_time_ms: AtomicI32::new(0),
         obstacle: Mutex::new(None),
     });
     if let Some(applied) = pending.may_lead_soon(&request) {
-        pending.count();
-        // Weak, because the request holds this. The connection holds the request until then.
-        let waiting = Arc::downgrade(&pending);
-        *pending.obstacle.lock() = Some(Obstacle::Metadata(Box::pin(async move {
-            applied.await;
-            let Some(pending) = waiting.upgrade() else {
-                return;
-            };
-            pending.hand_in(request);
-            pending.on_answered();
-            if let Some(room) = pending.room() {
-                room.await;
-            }
-        })));
+        let handed_in = pending.hand_in_after(applied, request);
+        *pending.obstacle.lock() = Some(Obstacle::Metadata(handed_in));
         return Ok(Answer::Pending(pending));
     }
     pending.hand_in(request);
@@ -174,9 +162,40 @@ impl PendingProduce {
         (!leads_all).then_some(applied)
     }
 
+    /// Submits the request when `applied` completes.
+    fn hand_in_after(
+        self: &Arc<Self>,
+        applied: BoxFuture<'static, ()>,
+        request: ProduceRequest,
+    ) -> BoxFuture<'static, ()> {
+        // Weak, because the request holds this. The connection holds the request until then.
+        let waiting = Arc::downgrade(self);
+        Box::pin(async move {
+            applied.await;
+            let Some(pending) = waiting.upgrade() else {
+                return;
+            };
+            pending.hand_in(request);
+            pending.count();
+            pending.on_answered();
+            if let Some(room) = pending.room() {
+                room.await;
+            }
+        })
+    }
+
+    /// How long the request has been worked on. Waiting for metadata is no work.
+    fn worked(&self) -> Duration {
+        let started = self.started.get();
+        started.map_or(Duration::ZERO, |&started| {
+            ottla_sync::time::elapsed(started)
+        })
+    }
+
     /// Creates the response with an entry for every partition, and starts the appends. The response
     /// is not locked during an append, because the thread that runs it may fill in other entries.
     fn hand_in(self: &Arc<Self>, request: ProduceRequest) {
+        self.started.get_or_init(ottla_sync::time::now);
         let timeout_ms = request.timeout_ms.max(0) as u64;
         let deadline_ms = self.context.received_at_ms.saturating_add(timeout_ms);
         let refused = self.refuse_as_a_whole(&request);
@@ -235,7 +254,7 @@ impl PendingProduce {
     fn count(&self) {
         let is_answered = self.acks != Some(RequiredAcks::None);
         let counts_time = is_answered && self.broker.quotas.request.is_set();
-        let worked = counts_time.then(|| ottla_sync::time::elapsed(self.started));
+        let worked = counts_time.then(|| self.worked());
         let throttle_ms = self.broker.count_produce(&self.context, worked);
         self.throttle_time_ms
             .store(wire_ms(throttle_ms), Ordering::Relaxed);
@@ -325,7 +344,7 @@ impl PendingProduce {
         batch: &RecordBatch,
     ) -> Option<Result<ValidatedBatch, Rejection>> {
         let is_compressed = batch.header.attributes.is_compressed();
-        if is_compressed && ottla_sync::time::elapsed(self.started) > INLINE_TIME {
+        if is_compressed && self.worked() > INLINE_TIME {
             return None;
         }
         let settings = partition.settings();
@@ -757,6 +776,35 @@ mod tests {
     use super::*;
     use crate::tests::TestBroker;
 
+    fn pending(broker: &TestBroker) -> Arc<PendingProduce> {
+        Arc::new(PendingProduce {
+            broker: Arc::clone(broker.broker()),
+            context: client_context(ApiKey::Produce, 9),
+            acks: Some(RequiredAcks::Leader),
+            transactional_id: None,
+            response: Mutex::default(),
+            remaining: AtomicUsize::new(1),
+            started: OnceLock::new(),
+            throttle_time_ms: AtomicI32::new(0),
+            obstacle: Mutex::new(None),
+        })
+    }
+
+    /// Otherwise the quota for request time would be charged for it, and all compressed batches would
+    /// be validated on other threads.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_wait_for_metadata_is_no_work() {
+        const WAIT: Duration = Duration::from_millis(500);
+        let broker = TestBroker::start().await;
+        let pending = pending(&broker);
+        let applied = Box::pin(ottla_sync::time::sleep(WAIT));
+        let handed_in = pending.hand_in_after(applied, ProduceRequest::default());
+        assert_eq!(pending.worked(), Duration::ZERO);
+        handed_in.await;
+        assert!(pending.is_ready());
+        assert!(pending.worked() > Duration::ZERO && pending.worked() < WAIT);
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_panic_on_another_thread_is_answered_with_an_error() {
         let broker = TestBroker::start().await;
@@ -764,20 +812,8 @@ mod tests {
             partition_responses: vec![PartitionProduceResponse::default()],
             ..Default::default()
         };
-        let pending = Arc::new(PendingProduce {
-            broker: Arc::clone(broker.broker()),
-            context: client_context(ApiKey::Produce, 9),
-            acks: Some(RequiredAcks::Leader),
-            transactional_id: None,
-            response: Mutex::new(ProduceResponse {
-                responses: vec![topic],
-                ..Default::default()
-            }),
-            remaining: AtomicUsize::new(1),
-            started: ottla_sync::time::now(),
-            throttle_time_ms: AtomicI32::new(0),
-            obstacle: Mutex::new(None),
-        });
+        let pending = pending(&broker);
+        pending.response.lock().responses = vec![topic];
         let unanswered = Unanswered {
             pending: Arc::clone(&pending),
             place: AppendPlace {
