@@ -83,6 +83,25 @@ pub struct TopicInfo {
     pub partitions: Vec<PartitionInfo>,
 }
 
+impl TopicInfo {
+    /// Keeps what is known of partitions in a newer leader epoch, unless the topic was created anew
+    /// (`Metadata.updateLatestMetadata`). Without epochs, the newest response counts.
+    fn keep_newer_leaders(&mut self, known: &TopicInfo) {
+        if self.topic_id != known.topic_id {
+            return;
+        }
+        let known = &known.partitions;
+        for partition in &mut self.partitions {
+            let place = known.binary_search_by_key(&partition.partition, |known| known.partition);
+            if let Ok(place) = place
+                && (0..known[place].leader_epoch).contains(&partition.leader_epoch)
+            {
+                *partition = known[place].clone();
+            }
+        }
+    }
+}
+
 /// The leader of a partition according to the error of another broker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedLeader<'a> {
@@ -225,7 +244,8 @@ impl Metadata {
     }
 
     /// This snapshot updated with a response: brokers are replaced; the topics of the response are
-    /// added, or replace all known topics if the response contains all topics of the cluster.
+    /// added, or replace all known topics if the response contains all topics of the cluster. The
+    /// broker that sent it may know less than this snapshot: leaders of newer epochs stay.
     pub(crate) fn merged(&self, response: &MetadataResponse, has_all_topics: bool) -> Metadata {
         let brokers = response
             .brokers
@@ -250,7 +270,11 @@ impl Metadata {
             if topic.error_code == ErrorCode::UnknownTopicOrPartition.code() {
                 topics.remove(&**name);
             } else {
-                topics.insert(name.to_string(), topic_info(name, topic));
+                let mut info = topic_info(name, topic);
+                if let Some(known) = self.topics.get(&**name) {
+                    info.keep_newer_leaders(known);
+                }
+                topics.insert(name.to_string(), info);
             }
         }
         Metadata {
@@ -288,6 +312,8 @@ fn topic_info(name: &str, topic: &MetadataResponseTopic) -> TopicInfo {
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::messages::metadata_response::MetadataResponsePartition;
+
     use super::*;
 
     fn node(id: i32) -> BrokerNode {
@@ -308,13 +334,48 @@ mod tests {
         }
     }
 
+    fn known(metadata: &Metadata) -> (i32, i32) {
+        let partition = metadata.partition("t", 0).unwrap();
+        (partition.leader, partition.leader_epoch)
+    }
+
+    /// Otherwise a broker that lags behind would send a producer back to the leader that has just
+    /// named the new one.
+    #[test]
+    fn a_response_does_not_take_back_a_newer_leader() {
+        let metadata = Metadata::of_topic("t", 1, 5);
+        for (what, topic_id, leader_epoch, expected) in [
+            ("older", Uuid::ZERO, 4, (1, 5)),
+            ("as old", Uuid::ZERO, 5, (2, 5)),
+            ("newer", Uuid::ZERO, 6, (2, 6)),
+            ("without epochs", Uuid::ZERO, -1, (2, -1)),
+            ("another topic", Uuid::from_u128(7), 0, (2, 0)),
+        ] {
+            let partition = MetadataResponsePartition {
+                leader_id: 2,
+                leader_epoch,
+                ..Default::default()
+            };
+            let topic = MetadataResponseTopic {
+                name: Some("t".into()),
+                topic_id,
+                partitions: vec![partition],
+                ..Default::default()
+            };
+            let response = MetadataResponse {
+                topics: vec![topic],
+                ..Default::default()
+            };
+            for has_all_topics in [false, true] {
+                let merged = metadata.merged(&response, has_all_topics);
+                assert_eq!(known(&merged), expected, "{what}");
+            }
+        }
+    }
+
     #[test]
     fn a_named_leader_replaces_an_older_one_with_an_address() {
         let metadata = Metadata::of_topic("t", 1, 5);
-        let known = |metadata: &Metadata| {
-            let partition = metadata.partition("t", 0).unwrap();
-            (partition.leader, partition.leader_epoch)
-        };
         assert_eq!(known(&metadata), (1, 5));
         let moved = metadata.with_leaders(&[named(0, 2, 6)], vec![node(2)]);
         let moved = moved.expect("it is newer");
