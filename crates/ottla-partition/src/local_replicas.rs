@@ -669,21 +669,26 @@ impl LocalReplicas {
 
 impl Change<'_> {
     /// Called when the image is published: sets the roles of followers, applies settings, notifies
-    /// leaders of broker changes, ends removed partitions, and deletes the logs of moved replicas.
+    /// leaders of broker changes, deletes the logs of moved replicas, and ends removed partitions.
     pub fn finish(&mut self, delta: &MetadataDelta) {
         let host = &self.replicas.host;
         self.replicas.make_followers(&self.followers);
         self.replicas.apply_topic_configs(delta);
         self.replicas.tell_brokers(delta, &self.changes);
-        for partition in self.removed.drain(..) {
-            if let Some(resignation) = resignation(&partition, &delta.after) {
+        for partition in &self.removed {
+            if let Some(resignation) = resignation(partition, &delta.after) {
                 partition.notify(host, resignation);
+                partition.wake_all();
             }
-            partition.notify(host, Event::LogLost);
-            partition.wake_all();
         }
+        // Before the partitions lose their logs: a directory move that finds a partition lost leaves
+        // its copy alone, as in a failed directory, and the copy could then not be deleted.
         for log in self.unassigned.drain(..) {
             self.replicas.delete_log(&log);
+        }
+        for partition in self.removed.drain(..) {
+            partition.notify(host, Event::LogLost);
+            partition.wake_all();
         }
     }
 }
@@ -871,6 +876,23 @@ mod tests {
         records.push(reassigned(&[1, 2], 1));
         host.apply(records);
         assert!(partition.is_leader() && new.exists());
+        assert_eq!(*witness.found.lock(), [false]);
+    }
+
+    /// Otherwise a directory move could forget its copy before the deletion finds it.
+    #[tokio::test]
+    async fn the_log_of_a_moved_replica_is_deleted_before_the_partition_loses_it() {
+        let data = tempfile::tempdir().expect("a directory");
+        let witness = Arc::new(Witness::default());
+        let replicate = Arc::clone(&witness) as Arc<dyn Replicate>;
+        let host = TestHost::start_with(data.path(), Some(replicate));
+        let partition = host.lead(&[]);
+        let log = partition.reader().dir();
+        witness.log.set(log.clone()).expect("it is set once");
+        host.apply(vec![reassigned(&[1, 2], 2)]);
+        assert!(witness.found.lock().is_empty() && log.exists());
+
+        host.apply(vec![reassigned(&[2], 2)]);
         assert_eq!(*witness.found.lock(), [false]);
     }
 
