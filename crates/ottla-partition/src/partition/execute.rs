@@ -173,12 +173,14 @@ impl PartitionState {
 
     /// Whether an active hold on appends concerns the event. While a new log waits for its topic ID,
     /// a response of the leader without records passes: otherwise the next fetch, which may wait at
-    /// the leader, would not contain the partition.
+    /// the leader, would not contain the partition. It does not pass if a directory move holds as well:
+    /// it may truncate the log, or move its start, and the copy that replaces the log would not follow.
     fn is_held(&self, event: &PartitionEvent) -> bool {
-        let waits_for_topic_id = matches!(self.topic_id_file, TopicIdFile::Underway(_));
+        let is_topic_id_underway = matches!(self.topic_id_file, TopicIdFile::Underway(_));
+        let is_only_for_topic_id = is_topic_id_underway && self.held.holds() == 1;
         let is_concerned = match event {
             PartitionEvent::Append(_) => true,
-            PartitionEvent::LeaderAnswered(_) => !waits_for_topic_id || event.brings_records(),
+            PartitionEvent::LeaderAnswered(_) => !is_only_for_topic_id || event.brings_records(),
             _ => false,
         };
         is_concerned && self.held.is_holding()

@@ -28,7 +28,12 @@ struct Held {
 
 impl HeldAppends {
     pub(super) fn is_holding(&self) -> bool {
-        self.0.as_ref().is_some_and(|held| held.holds > 0)
+        self.holds() > 0
+    }
+
+    /// The number of active holds.
+    pub(super) fn holds(&self) -> usize {
+        self.0.as_ref().map_or(0, |held| held.holds)
     }
 
     pub(super) fn hold(&mut self) {

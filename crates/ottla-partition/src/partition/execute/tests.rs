@@ -101,16 +101,18 @@ fn append_to(
 /// A follower that waits for its topic ID would miss the next fetch, which may wait at the leader.
 #[tokio::test]
 async fn a_response_without_records_passes_only_the_hold_for_a_topic_id() {
-    for (topic_id_file, is_held) in [
-        (TopicIdFile::Underway(Vec::new()), false),
-        (TopicIdFile::OnDisk, true),
+    // A directory move holds as well, with or without a hold for the topic ID.
+    for (topic_id_file, holds, is_held) in [
+        (TopicIdFile::Underway(Vec::new()), 1, false),
+        (TopicIdFile::OnDisk, 1, true),
+        (TopicIdFile::Underway(Vec::new()), 2, true),
     ] {
         let host = TestHost::start();
         let partition = host.lead(&[]);
         {
             let mut state = partition.state.lock();
             state.topic_id_file = topic_id_file;
-            state.held.hold();
+            (0..holds).for_each(|_| state.held.hold());
         }
         let answer = LeaderAnswer {
             order: FetchPosition {
@@ -128,7 +130,7 @@ async fn a_response_without_records_passes_only_the_hold_for_a_topic_id() {
         };
         partition.on_leader_answered(&host.host, answer);
         let mut state = partition.state.lock();
-        state.held.let_go();
+        state.held.let_all_go();
         assert_eq!(state.held.pop().is_some(), is_held);
     }
 }
