@@ -38,7 +38,8 @@ pub(super) struct ProducerBatch {
     /// The earliest time of the next attempt.
     pub(super) waits_until: Instant,
     pub(super) attempts: u32,
-    /// The known leader epoch of its partition at the last attempt; -1 if it was unknown.
+    /// The leader epoch in which the broker of the last attempt led the partition; -1 if it was
+    /// unknown.
     pub(super) leader_epoch: i32,
     /// Its identification and sequence among the sent batches; `None` without idempotence, and
     /// before the first attempt.

@@ -40,6 +40,9 @@ impl Sender {
         let mut topics: Vec<TopicProduceData> = Vec::new();
         for (queue, batch) in &mut batches {
             let known = metadata.partition(&queue.topic, queue.partition);
+            // Another broker may have become the leader since the node was chosen. This one will
+            // refuse the batch, which then need not wait.
+            let known = known.filter(|known| known.leader == node);
             batch.leader_epoch = known.map_or(-1, |known| known.leader_epoch);
             let data = PartitionProduceData {
                 index: queue.partition,

@@ -230,6 +230,22 @@ async fn a_batch_goes_at_once_to_the_leader_that_its_refusal_names() {
     assert_eq!(leader.as_deref(), Some("other:9092"));
 }
 
+/// The metadata may change between the choice of the node and the request.
+#[tokio::test]
+async fn a_batch_has_the_epoch_of_the_leader_to_which_it_is_sent() {
+    let mut story = Story::in_a_transaction().await;
+    let client = story.producer.shared.client.clone();
+    client.set_metadata(Metadata::of_topic(TOPIC, 2, 6));
+    let _delivery = story.send();
+    for (node, leader_epoch) in [(1, -1), (2, 6)] {
+        let (_, request) = story.sender.in_flight.pop_first().unwrap();
+        let (connection, now) = (request.connection, request.sent);
+        story.sender.send(node, connection, request.batches, now);
+        let (_, sent) = story.sender.in_flight.first_key_value().unwrap();
+        assert_eq!(sent.batches[0].1.leader_epoch, leader_epoch);
+    }
+}
+
 /// A batch that was refused in the same millisecond is sent again after `retry.backoff.ms` as well.
 #[tokio::test]
 async fn the_sender_wakes_when_it_may_ask_for_metadata_again() {
