@@ -21,7 +21,7 @@ pub(crate) struct PartitionDir {
     /// `None` if it has the partition's name in the log directory of `checkpoint_marks`. Changes when
     /// the partition is renamed for deletion.
     other_path: RwLock<Option<Box<OtherPath>>>,
-    /// Held during the rename.
+    /// Held during the rename, and by those that must not be renamed meanwhile.
     renaming: Mutex<()>,
     handles: Arc<Handles>,
     /// Of the log directory.
@@ -119,6 +119,12 @@ impl PartitionDir {
         rename(&self.path(), to)?;
         self.set_path(to);
         Ok(())
+    }
+
+    /// Runs `work` with the path. A rename waits for it.
+    pub(crate) fn keep_path<R>(&self, work: impl FnOnce(&Path) -> R) -> R {
+        let _renaming = self.renaming.lock();
+        work(&self.path())
     }
 
     /// Opens a file of the directory, also during a rename.

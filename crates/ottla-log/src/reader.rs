@@ -193,6 +193,13 @@ impl LogReader {
         self.shared.dir.path()
     }
 
+    /// Runs `work` with the directory of the partition, which is not renamed meanwhile: otherwise
+    /// another log could get the name. A rename waits, and so does a thread that opens a file of the
+    /// log and does not find it.
+    pub fn in_dir<R>(&self, work: impl FnOnce(&std::path::Path) -> R) -> R {
+        self.shared.dir.keep_path(work)
+    }
+
     /// Whether the directory of the partition is in a log directory.
     pub fn is_in(&self, log_dir: &std::path::Path) -> bool {
         self.shared.dir.is_in(log_dir)

@@ -324,15 +324,9 @@ impl LogDirs {
     /// Writes `partition.metadata` durably. Returns false if that must be retried: the disk is
     /// full, or the directory is gone. Any other failure takes the directory offline. Blocks.
     pub fn write_topic_id(&self, log: &LogReader, topic_id: TopicId) -> bool {
-        let error = loop {
-            let dir = log.dir();
-            let Err(error) = (PartitionMetadata { topic_id }).write(&dir) else {
-                return true;
-            };
-            // It has been renamed since.
-            if error.error.kind() != std::io::ErrorKind::NotFound || log.dir() == dir {
-                break error;
-            }
+        let written = log.in_dir(|dir| PartitionMetadata { topic_id }.write(dir));
+        let Err(error) = written else {
+            return true;
         };
         let hosted = self.hosted.read();
         let of_name = hosted.get(log.topic_partition());

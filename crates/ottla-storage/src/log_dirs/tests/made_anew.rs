@@ -1,5 +1,7 @@
 //! New logs with the name of a deleted one: the checkpoint entries belong to the deleted log.
 
+use std::time::Duration;
+
 use super::*;
 
 const OTHER_TOPIC_ID: TopicId = TopicId::from_u128(78);
@@ -40,6 +42,33 @@ fn a_recreated_topic_keeps_its_records_after_a_kill() {
     dirs.delete_log(&partition(0));
     let log = make_anew(&dirs);
     append_one_and_kill(&test, dirs, log);
+}
+
+/// Otherwise the log of a new topic of the same name could get the ID of the deleted one.
+#[test]
+fn a_topic_id_is_not_written_during_a_rename_of_the_log() {
+    let test = Dirs::new(1);
+    let dirs = Arc::new(test.load().unwrap());
+    let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+    let reader = log.unwrap().reader();
+    let writing = reader.in_dir(|dir| {
+        let (dirs, reader) = (Arc::clone(&dirs), reader.clone());
+        let writing = ottla_sync::thread::spawn(move || dirs.write_topic_id(&reader, TOPIC_ID));
+        ottla_sync::thread::sleep(Duration::from_millis(50));
+        assert_eq!(PartitionMetadata::read(dir).unwrap(), None);
+        writing
+    });
+    assert!(writing.join().unwrap());
+    let deleting = reader.in_dir(|dir| {
+        let dirs = Arc::clone(&dirs);
+        let deleting = ottla_sync::thread::spawn(move || dirs.delete_log(&partition(0)));
+        ottla_sync::thread::sleep(Duration::from_millis(50));
+        let written = PartitionMetadata { topic_id: TOPIC_ID };
+        assert_eq!(PartitionMetadata::read(dir).unwrap(), Some(written));
+        deleting
+    });
+    deleting.join().unwrap();
+    assert!(!test.path().join("topic-0").exists());
 }
 
 #[test]
