@@ -85,9 +85,10 @@ pub struct TopicInfo {
 
 impl TopicInfo {
     /// Keeps what is known of partitions in a newer leader epoch, unless the topic was created anew
-    /// (`Metadata.updateLatestMetadata`). Without epochs, the newest response counts.
+    /// (`Metadata.updateLatestMetadata`). Without epochs, or without an ID that shows whether it was,
+    /// the newest response counts.
     fn keep_newer_leaders(&mut self, known: &TopicInfo) {
-        if self.topic_id != known.topic_id {
+        if self.topic_id == Uuid::ZERO || self.topic_id != known.topic_id {
             return;
         }
         let known = &known.partitions;
@@ -343,14 +344,17 @@ mod tests {
     /// named the new one.
     #[test]
     fn a_response_does_not_take_back_a_newer_leader() {
-        let metadata = Metadata::of_topic("t", 1, 5);
-        for (what, topic_id, leader_epoch, expected) in [
-            ("older", Uuid::ZERO, 4, (1, 5)),
-            ("as old", Uuid::ZERO, 5, (2, 5)),
-            ("newer", Uuid::ZERO, 6, (2, 6)),
-            ("without epochs", Uuid::ZERO, -1, (2, -1)),
-            ("another topic", Uuid::from_u128(7), 0, (2, 0)),
+        const ID: Uuid = Uuid::from_u128(6);
+        for (what, known_id, topic_id, leader_epoch, expected) in [
+            ("older", ID, ID, 4, (1, 5)),
+            ("as old", ID, ID, 5, (2, 5)),
+            ("newer", ID, ID, 6, (2, 6)),
+            ("without epochs", ID, ID, -1, (2, -1)),
+            ("without IDs", Uuid::ZERO, Uuid::ZERO, 4, (2, 4)),
+            ("another topic", ID, Uuid::from_u128(7), 0, (2, 0)),
         ] {
+            let mut metadata = Metadata::of_topic("t", 1, 5);
+            metadata.topics.get_mut("t").unwrap().topic_id = known_id;
             let partition = MetadataResponsePartition {
                 leader_id: 2,
                 leader_epoch,
