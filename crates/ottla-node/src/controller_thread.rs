@@ -19,7 +19,7 @@
 //! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
 //! `SnapshotGenerator`.
 
-use ottla_sync::atomic::{AtomicBool, AtomicI64};
+use ottla_sync::atomic::AtomicBool;
 use ottla_sync::thread_channel::{self, RecvTimeoutError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -60,8 +60,8 @@ mod snapshots;
 mod tests;
 
 use decisions::Decisions;
-pub use publishing::Publish;
 use publishing::Publisher;
+pub use publishing::{Publish, Unpublished};
 use snapshot_writer::SnapshotWriter;
 use trouble::Trouble;
 
@@ -254,9 +254,8 @@ impl Controller {
         self.publisher.published()
     }
 
-    /// The end offset of the newest committed change while it is not published on this node; 0 if
-    /// all changes are.
-    pub fn unpublished(&self) -> Arc<AtomicI64> {
+    /// The committed changes that are not published on this node.
+    pub fn unpublished(&self) -> Arc<Unpublished> {
         self.publisher.unpublished()
     }
 

@@ -52,7 +52,7 @@ impl Node {
     }
 
     /// Returns when the metadata that this node is applying is applied, or after 100 ms. `None` if
-    /// it is applying none.
+    /// it is applying none, or has been applying one change for a second.
     ///
     /// For requests about a topic or a leadership that this node does not have. Opening logs takes
     /// tens of milliseconds; by then, other brokers may have sent clients here, and a client that

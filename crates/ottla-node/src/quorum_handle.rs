@@ -1,6 +1,6 @@
 //! The interface of the quorum thread for the rest of the node.
 
-use ottla_sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::thread;
 use ottla_sync::thread_channel;
 use std::fmt;
@@ -16,10 +16,13 @@ use ottla_sync::ArcSwap;
 use ottla_sync::{oneshot, watch};
 use ottla_types::{ErrorCode, Offset};
 
-use crate::controller_thread::{Controller, Publish};
+use crate::controller_thread::{Controller, Publish, Unpublished};
 use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 use crate::quorum::work::Work;
+
+/// No request waits for a change that takes longer.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Sends work to the thread. Cheap to clone. The thread ends when the last handle is dropped.
 #[derive(Clone)]
@@ -29,8 +32,8 @@ pub struct QuorumHandle {
     cluster_id: ByteString,
     /// The end offset of the metadata that is published on this node.
     published: watch::Receiver<Offset>,
-    /// The end offset of the newest committed change while it is not published; 0 if all are.
-    unpublished: Arc<AtomicI64>,
+    /// The committed changes that are not published on this node.
+    unpublished: Arc<Unpublished>,
     /// Checked by the thread while it waits for something other than work.
     stop_requested: Arc<AtomicBool>,
     /// Set when the thread has ended.
@@ -146,11 +149,11 @@ impl QuorumHandle {
             .is_ok()
     }
 
-    /// The end offset, exclusive, of the committed changes that this node is still publishing;
-    /// `None` if all are published. Costs no more than reading a number.
+    /// The end offset, exclusive, of the committed changes that this node is publishing. `None` if all
+    /// are published, or if it has been publishing one for a second: requests that wait for it delay
+    /// those after them, and a disk that hangs can delay it for any time.
     pub fn unpublished(&self) -> Option<Offset> {
-        let end = Offset(self.unpublished.load(Ordering::Acquire));
-        (end > Offset::ZERO).then_some(end)
+        self.unpublished.end(PUBLISHED_WITHIN)
     }
 
     /// Waits until `is_there` returns true after a published change. Returns false when nothing is

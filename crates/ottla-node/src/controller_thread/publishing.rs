@@ -12,6 +12,7 @@ use ottla_sync::atomic::{AtomicI64, Ordering};
 use ottla_sync::thread::{self, JoinHandle};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ottla_metadata::MetadataDelta;
 use ottla_sync::watch;
@@ -34,9 +35,17 @@ struct Shared {
     changed: Condvar,
     /// The exclusive end offset of the change that was published last.
     published: watch::Sender<Offset>,
-    /// The exclusive end offset of the newest queued change while it is not published; 0 if all
-    /// changes are. Set under the lock of the inbox.
-    unpublished: Arc<AtomicI64>,
+    unpublished: Arc<Unpublished>,
+}
+
+/// What is committed and not published on this node yet, for any thread.
+#[derive(Debug, Default)]
+pub struct Unpublished {
+    /// The exclusive end offset of the newest queued change; 0 if all changes are published. Set
+    /// under the lock of the inbox.
+    end: AtomicI64,
+    /// When the change that is being published began.
+    began: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -82,7 +91,7 @@ impl Publisher {
             None => delta,
         };
         inbox.waiting = Some((all, end));
-        self.shared.unpublished.store(end.0, Ordering::Release);
+        self.shared.unpublished.grow_to(end);
         self.shared.changed.notify_one();
     }
 
@@ -91,8 +100,7 @@ impl Publisher {
         self.shared.published.subscribe()
     }
 
-    /// The end offset of the newest change while it is not published; 0 if all changes are.
-    pub fn unpublished(&self) -> Arc<AtomicI64> {
+    pub fn unpublished(&self) -> Arc<Unpublished> {
         Arc::clone(&self.shared.unpublished)
     }
 
@@ -117,13 +125,14 @@ impl Shared {
     fn work(&self, mut publish: Publish) {
         while let Some((delta, end)) = self.next() {
             let began = ottla_sync::time::now();
+            *self.unpublished.began.lock() = Some(began);
             publish(&delta);
             let micros = ottla_sync::time::elapsed(began).as_micros() as u64;
             tracing::debug!(end = end.0, micros, "metadata is applied");
             self.published.send_replace(end);
             let inbox = self.inbox.lock();
             if inbox.waiting.is_none() {
-                self.unpublished.store(0, Ordering::Release);
+                self.unpublished.end.store(0, Ordering::Release);
             }
         }
     }
@@ -137,6 +146,27 @@ impl Shared {
                 waiting => return waiting,
             }
         }
+    }
+}
+
+impl Unpublished {
+    /// Called under the lock of the inbox.
+    fn grow_to(&self, end: Offset) {
+        if self.end.load(Ordering::Acquire) == 0 {
+            *self.began.lock() = Some(ottla_sync::time::now());
+        }
+        self.end.store(end.0, Ordering::Release);
+    }
+
+    /// The exclusive end offset of the changes that are being published. `None` if all are published,
+    /// or if one has taken longer than `at_most`. Costs no more than reading a number if all are.
+    pub fn end(&self, at_most: Duration) -> Option<Offset> {
+        let end = Offset(self.end.load(Ordering::Acquire));
+        if end == Offset::ZERO {
+            return None;
+        }
+        let began = (*self.began.lock())?;
+        (ottla_sync::time::elapsed(began) < at_most).then_some(end)
     }
 }
 
@@ -160,12 +190,16 @@ mod tests {
         started.expect("a thread");
         let published = publisher.published();
         let unpublished = publisher.unpublished();
-        let waiting = || unpublished.load(Ordering::Acquire);
+        let waiting = || {
+            let end = unpublished.end(Duration::from_secs(3600));
+            end.map_or(0, |end| end.0)
+        };
         let change = || MetadataDelta::between(MetadataImage::empty(), MetadataImage::empty());
         assert_eq!(waiting(), 0);
         publisher.publish(change(), Offset(5));
         has_begun.recv().expect("it begins");
         assert_eq!(waiting(), 5);
+        assert_eq!(unpublished.end(Duration::ZERO), None, "it takes longer");
         publisher.publish(change(), Offset(7));
         assert_eq!(waiting(), 7);
         finish.send(()).expect("the thread runs");
