@@ -16,8 +16,9 @@ use crate::request_context::RequestContext;
 /// Serves the requests that connections read.
 pub trait Service: Send + Sync + 'static {
     /// Starts a Produce, the only request that may start before earlier requests of its kind are
-    /// answered. Does not wait: before it returns, it reserves slots in the inboxes of the
-    /// partitions, in the order of the calls.
+    /// answered. Does not wait: before it returns, or before the room of the answer is there
+    /// ([`PendingAnswer::room`]), it reserves slots in the inboxes of the partitions, in the order of
+    /// the calls.
     fn start_produce(
         self: &Arc<Self>,
         context: &RequestContext,

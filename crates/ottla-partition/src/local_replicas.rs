@@ -678,7 +678,6 @@ impl Change<'_> {
         for partition in &self.removed {
             if let Some(resignation) = resignation(partition, &delta.after) {
                 partition.notify(host, resignation);
-                partition.wake_all();
             }
         }
         // Before the partitions lose their logs: a directory move that finds a partition lost leaves
