@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ottla_sync::net::{self, OwnedReadHalf, OwnedWriteHalf, TcpStream};
+use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, HandshakeKind, ServerConfig};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
@@ -87,16 +87,6 @@ impl Stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0.socket(),
             Stream::KernelTls(stream) => stream.socket(),
-        }
-    }
-
-    /// Lets waits for data end only when this many bytes have arrived, or the stream has ended or
-    /// failed. They may end earlier. Returns false if this stream has no such limit: with TLS, the
-    /// bytes of the socket are not those of the stream.
-    pub fn await_bytes(&self, bytes: usize) -> bool {
-        match self {
-            Stream::Plain(stream) => net::set_receive_low_water(stream, bytes).is_ok(),
-            Stream::Tls(_) | Stream::KernelTls(_) => false,
         }
     }
 

@@ -36,6 +36,9 @@ const LEAST_BATCH_LIMIT: usize = 100 << 20;
 /// A client that asks for more than the whole budget would otherwise wait until no other read runs and
 /// no response is left, and all reads after it would wait as long.
 const PART_OF_BUDGET: usize = 8;
+/// The part of the budget that the reads of one response may take together. A response keeps what was read
+/// until its last read has ended, so that one must not wait for memory which only this response gives back.
+const PART_OF_RESPONSE: usize = 2;
 /// How much a search by time reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
 
@@ -162,6 +165,16 @@ impl RemoteTier {
         read
     }
 
+    /// How many bytes of the budget a read with this limit takes, unless its first batch is larger.
+    pub fn read_bytes(&self, max_bytes: usize) -> usize {
+        max_bytes.min(self.memory.total_bytes() / PART_OF_BUDGET)
+    }
+
+    /// How many bytes of the budget the reads of one response may take together.
+    pub fn response_bytes(&self) -> usize {
+        self.memory.total_bytes() / PART_OF_RESPONSE
+    }
+
     async fn read_in_turn(
         &self,
         partition: &Arc<Partition>,
@@ -185,9 +198,8 @@ impl RemoteTier {
             return Err(RemoteReadError::Busy(waiting));
         }
         let permit = self.turn_to_read().await;
-        let most_bytes = self.memory.total_bytes() / PART_OF_BUDGET;
         let request = RemoteRequest {
-            max_bytes: request.max_bytes.min(most_bytes),
+            max_bytes: self.read_bytes(request.max_bytes),
             ..request
         };
         let mut reader = self.reader(partition, permit);

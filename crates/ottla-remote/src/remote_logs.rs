@@ -83,6 +83,16 @@ impl RemoteLogs {
         self.tier.read(partition, request).await
     }
 
+    /// How many bytes of the budget a read with this limit takes, unless its first batch is larger.
+    pub fn read_bytes(&self, max_bytes: usize) -> usize {
+        self.tier.read_bytes(max_bytes)
+    }
+
+    /// How many bytes of the budget the reads of one response may take together.
+    pub fn response_bytes(&self) -> usize {
+        self.tier.response_bytes()
+    }
+
     /// The first record at or after `from` with at least the timestamp, if remote storage may have
     /// one. `None`: the local log is to be searched.
     pub async fn find_by_time(

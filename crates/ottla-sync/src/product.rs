@@ -209,8 +209,7 @@ pub mod net {
 
     pub use crate::kernel::sockets::{
         BoundSocket, ListenOptions, bind, connect_with_buffers, has_ipv6, is_closed_by_peer,
-        resolve, send_file, send_vectored, set_keepalive, set_receive_low_water,
-        set_send_buffer_size,
+        resolve, send_file, send_vectored, set_keepalive, set_send_buffer_size,
     };
     pub use crate::kernel::tls::{attach_tls, loopback_pair, send_tls_record, set_tls_send_key};
 }

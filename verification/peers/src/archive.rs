@@ -7,10 +7,14 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use ottla_workspace::process;
+
+/// After this time, another attempt is made after one that has failed.
+const RETRIED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The archive for the jars of this folder, made with the command that runs a tool; `None` if this
 /// Java makes none, which only costs time.
@@ -18,8 +22,9 @@ pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
     made_once(libs, "tools", |unfinished| make(unfinished, tool))
 }
 
-/// The archive of this name in the folder, which `make` writes to the path that it receives; `None`
-/// if it writes none.
+/// The archive of this name in the folder, which `make` writes to the path that it receives. `None` if
+/// it fails or writes none, which only costs time. It is then not called again for a while: it may start
+/// a broker, and each start of a broker asks for the archive.
 pub fn made_once(
     libs: &Path,
     name: &str,
@@ -29,14 +34,33 @@ pub fn made_once(
     // Another suite may make it at the same time. Closing the file releases the lock.
     let lock = File::create(archive.with_extension("lock"))?;
     lock.lock()?;
-    if !archive.exists() {
+    let failed = archive.with_extension("failed");
+    if !archive.exists() && !is_recent(&failed) {
         let unfinished = archive.with_extension("unfinished");
-        make(&unfinished)?;
+        // A process that was killed may have left the beginning of one.
         if unfinished.exists() {
-            std::fs::rename(unfinished, &archive)?;
+            std::fs::remove_file(&unfinished)?;
+        }
+        match make(&unfinished) {
+            Ok(()) if unfinished.exists() => std::fs::rename(unfinished, &archive)?,
+            made => {
+                let reason = match made {
+                    Ok(()) => "this Java has made none".to_owned(),
+                    Err(error) => format!("{error:#}"),
+                };
+                eprintln!("no {}: {reason}", archive.display());
+                std::fs::write(failed, reason)?;
+            }
         }
     }
     Ok(archive.exists().then_some(archive))
+}
+
+/// Whether this file is younger than a run of all suites takes.
+fn is_recent(file: &Path) -> bool {
+    let written = std::fs::metadata(file).and_then(|file| file.modified());
+    let age = written.ok().and_then(|written| written.elapsed().ok());
+    age.is_some_and(|age| age < RETRIED_AFTER)
 }
 
 /// The options of a JVM that uses the archive. The JVM ignores an archive that does not fit;
@@ -115,7 +139,24 @@ mod tests {
             assert_eq!(std::fs::read_to_string(archive).unwrap(), "classes");
         }
         assert_eq!(made, 1);
-        let none = made_once(libs.path(), "tools", |_| Ok(())).unwrap();
-        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn an_archive_that_cannot_be_made_is_left_out_and_not_tried_again_at_once() {
+        let libs = tempfile::tempdir().unwrap();
+        for (name, fails) in [("tools", false), ("brokers", true)] {
+            // Of a process that was killed.
+            std::fs::write(libs.path().join(name).with_extension("unfinished"), "cl").unwrap();
+            let mut tried = 0;
+            for _ in 0..2 {
+                let archive = made_once(libs.path(), name, |_| {
+                    tried += 1;
+                    anyhow::ensure!(!fails, "the broker does not start");
+                    Ok(())
+                });
+                assert_eq!(archive.unwrap(), None, "{name}");
+            }
+            assert_eq!(tried, 1, "{name}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 
 use super::description::{InstalledPeer, fill_in};
@@ -272,7 +272,8 @@ impl InstalledPeer {
             dir,
             ..NodeOptions::default()
         };
-        plain.start_with(node, &jvms)?.stop()?;
+        let status = plain.start_with(node, &jvms)?.stop()?;
+        ensure!(is_orderly(status), "it ended with {status}");
         Ok(())
     }
 

@@ -1,15 +1,8 @@
 //! How a connection waits for bytes of its peer, takes memory for them, and reads them.
-//!
-//! A large frame arrives in pieces. Each piece that is read on its own costs a wake-up, a call and the
-//! set-up of the next wait, so a wait in the middle of such a frame is for its rest. This is only a
-//! hint to the kernel, which reports less if it has no room for more, and always an end or an error of
-//! the stream. What a slow peer has sent is read after a short while, because it shows that the peer
-//! is neither idle nor stalled.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use super::error::ConnectionError;
 use super::scarce_memory::stalled;
@@ -19,28 +12,6 @@ use crate::frame::Front;
 use crate::login::Login;
 use crate::request_memory::Covered;
 use crate::service::Service;
-
-/// The most bytes that one wait is for. The kernel's initial receive buffer has room for them. With 1,
-/// every wait ends with the first byte.
-const MOST_AWAITED_BYTES: usize = 64 * 1024;
-/// After this time, a wait for the rest of a frame ends with any byte.
-pub(super) const REST_WITHIN: Duration = Duration::from_millis(100);
-
-/// How many bytes a wait is for. `covered` is the part of the frame that may be read.
-fn awaited_bytes(front: &Front, covered: Option<usize>) -> usize {
-    let (Front::Partial { missing }, Some(covered)) = (front, covered) else {
-        return 1;
-    };
-    match covered.min(*missing).min(MOST_AWAITED_BYTES) {
-        // A small rest arrives in one piece.
-        ..BUDGETED_BYTES => 1,
-        bytes => bytes,
-    }
-}
-
-async fn too_late() {
-    ottla_sync::time::sleep(REST_WITHIN).await;
-}
 
 impl<S: Service> Session<S> {
     /// Reads from the socket. `None` if a response became ready, or the connection has to end,
@@ -58,9 +29,6 @@ impl<S: Service> Session<S> {
         let mut overdue = pin!(Login::overdue(self.login.as_ref()));
         let is_low = Login::is_memory_low(self.login.as_ref(), &self.network);
         let mut has_waited = false;
-        let awaited = awaited_bytes(front, covered);
-        let mut late = pin!(too_late());
-        let mut awaits_rest = false;
         let read = poll_fn(|context| {
             if let Poll::Ready(read) =
                 frames.poll_read_from(context, stream, front, covered, is_low)
@@ -68,15 +36,8 @@ impl<S: Service> Session<S> {
                 return Poll::Ready(read.map(Some).map_err(ConnectionError::from));
             }
             frames.shrink(connection.is_quiet() || is_low);
-            if !has_waited && awaited > 1 {
-                awaits_rest = stream.await_bytes(awaited);
-            }
             has_waited = true;
-            if awaits_rest && late.as_mut().poll(context).is_ready() {
-                stream.await_bytes(1);
-                awaits_rest = false;
-            }
-            if !awaits_rest && stalled.as_mut().poll(context).is_ready() {
+            if stalled.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(ConnectionError::Stalled));
             }
             if overdue.as_mut().poll(context).is_ready() {
@@ -85,9 +46,6 @@ impl<S: Service> Session<S> {
             woken.as_mut().poll(context).map(|()| Ok(None))
         })
         .await;
-        if awaits_rest {
-            stream.await_bytes(1);
-        }
         if let (Ok(Some(read)), Some(memory)) = (&read, &mut self.memory) {
             memory.on_read(*read);
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -106,48 +106,6 @@ pub async fn connect_with_buffers(
 
 pub fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_keepalive(true)
-}
-
-/// Lets a socket be readable only with this many bytes, at least 1 (`SO_RCVLOWAT`). It is also readable
-/// at the end of the stream, after an error, and when the kernel has no room for more. The kernel lowers
-/// a number above half of the largest receive buffer, and enlarges a buffer that it sizes itself. If the
-/// bytes have arrived already, it reports them to those who wait. A read still returns what there is.
-///
-/// Linux: `socket(7)`; `tcp_set_rcvlowat`, `tcp_epollin_ready` and `tcp_poll` in `net/ipv4/tcp.c`.
-#[cfg(target_os = "linux")]
-pub fn set_receive_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    let value = bytes.to_ne_bytes();
-    set_option(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &value)
-}
-
-/// Not used here.
-#[cfg(not(target_os = "linux"))]
-pub fn set_receive_low_water(_stream: &TcpStream, _bytes: usize) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-pub(super) fn set_option(
-    socket: &impl AsFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: &[u8],
-) -> io::Result<()> {
-    // SAFETY: the descriptor is borrowed, and so is the value, of which the kernel reads this many
-    // bytes. The kernel keeps neither pointer.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::event::PollFlags;
 
-use super::sockets::{set_option, states};
+use super::sockets::states;
 
 /// Attaches TLS to a connected socket, which stays as it is until it gets a key. Fails with
 /// [`io::ErrorKind::NotFound`] if the kernel has no TLS.
@@ -20,6 +20,29 @@ pub fn attach_tls(socket: &impl AsFd) -> io::Result<()> {
 /// Sets the key for sending: one of the kernel's `tls12_crypto_info_*`, as bytes.
 pub fn set_tls_send_key(socket: &impl AsFd, crypto_info: &[u8]) -> io::Result<()> {
     set_option(socket, libc::SOL_TLS, libc::TLS_TX, crypto_info)
+}
+
+fn set_option(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed, and so is the value, of which the kernel reads this many
+    // bytes. The kernel keeps neither pointer.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends a record that is not application data, without blocking. The kernel encrypts it after

@@ -547,14 +547,6 @@ pub fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
     stream.of_tokio().map_or(Ok(()), sockets::set_keepalive)
 }
 
-/// Simulated connections report the first byte, as the kernel may.
-pub fn set_receive_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
-    match stream.of_tokio() {
-        Some(stream) => sockets::set_receive_low_water(stream, bytes),
-        None => Ok(()),
-    }
-}
-
 pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     match stream.of_tokio() {
         Some(stream) => sockets::set_send_buffer_size(stream, bytes),

@@ -70,6 +70,11 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         self.limit
     }
 
+    /// The limit of the number of entries.
+    pub fn most(&self) -> Option<usize> {
+        self.most
+    }
+
     /// Puts a value in and returns what is displaced by it: older values, or the value itself if it
     /// is heavier than the limit.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<(K, V)> {

@@ -151,14 +151,20 @@ impl ChunkCache {
     }
 
     /// Whether a chunk may be prefetched. Chunks that no reader has reached take at most half of the
-    /// cache, and only what chunks in flight leave. Otherwise they would displace each other before
-    /// they are read, and each would be fetched twice.
+    /// cache, in bytes and in number, and only what chunks in flight leave. Otherwise they would
+    /// displace each other before they are read, and each would be fetched twice.
     pub fn prefetch(self: &Arc<Self>, key: &ChunkKey, bytes: u64) -> Option<Ahead> {
         let mut state = self.state.lock();
-        let counted = state.ahead.get(key).map_or(0, |unreached| unreached.bytes);
-        let ahead_bytes = state.ahead_bytes - counted + bytes;
+        let counted = state.ahead.get(key).map(|unreached| unreached.bytes);
+        let ahead_bytes = state.ahead_bytes - counted.unwrap_or(0) + bytes;
         if let Some(limit) = state.chunks.limit()
             && (ahead_bytes > limit / 2 || state.chunks.reserved() + ahead_bytes > limit)
+        {
+            return None;
+        }
+        if let Some(most) = state.chunks.most()
+            && counted.is_none()
+            && state.ahead.len() >= most / 2
         {
             return None;
         }
@@ -385,6 +391,27 @@ mod tests {
         assert!(cache.prefetch(&key(6), 20).is_none());
         drop(rooms);
         assert!(cache.prefetch(&key(6), 20).is_some());
+    }
+
+    #[test]
+    fn prefetched_chunks_that_are_very_small_do_not_displace_each_other() {
+        // It holds 64 chunks.
+        let cache = open(1000, None);
+        let prefetch = |chunk| {
+            let ahead = cache.prefetch(&key(chunk), 1)?;
+            let room = cache.make_room(1);
+            room.fill(key(chunk), &Bytes::from_static(b"1"));
+            drop(ahead);
+            Some(())
+        };
+        let prefetched = (0..100).filter(|chunk| prefetch(*chunk).is_some());
+        assert_eq!(prefetched.count(), 32);
+        assert!(cache.find(&key(0)).is_some(), "the one that is read next");
+        let again = cache.prefetch(&key(0), 1);
+        assert!(again.is_some(), "it counts already");
+        cache.on_reached(&key(0));
+        assert!(prefetch(32).is_some());
+        assert!(prefetch(33).is_none());
     }
 
     #[test]

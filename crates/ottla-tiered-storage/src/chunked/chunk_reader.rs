@@ -407,13 +407,17 @@ impl Drop for Reading {
         if state.count > 0 {
             return;
         }
-        if !self.is_finished {
-            for prefetch in state.prefetches.drain(..) {
-                prefetch.task.abort();
-            }
-        }
+        let aborted = match self.is_finished {
+            true => Vec::new(),
+            false => std::mem::take(&mut state.prefetches),
+        };
         if state.prefetches.is_empty() {
             readers.remove(&self.object);
+        }
+        // A task that is dropped at once takes the lock.
+        drop(readers);
+        for prefetch in aborted {
+            prefetch.task.abort();
         }
     }
 }
@@ -447,6 +451,7 @@ fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, prefet
 mod tests {
     use object_store::memory::InMemory;
     use object_store::throttle::{ThrottleConfig, ThrottledStore};
+    use ottla_sync::simulation::{self, Config};
 
     use super::super::chunk_index::ChunkIndex;
     use super::super::manifest::IndexPlaces;
@@ -566,6 +571,34 @@ mod tests {
         assert!(time::timeout(soon, second.next()).await.is_err());
         let again = listed(&reader, "log");
         assert_eq!(again.iter().map(|it| it.0).collect::<Vec<_>>(), [1]);
+    }
+
+    /// A simulated task is dropped by the thread that aborts it.
+    #[test]
+    fn the_last_reader_of_an_object_may_drop_its_prefetches_at_once() {
+        let report = simulation::run(Config::new(1), || {
+            let (reader, _cache, manifest) = silent(1000, Duration::from_secs(60));
+            // The store would wait in real time.
+            let _fetches = [0, 1].map(|chunk| {
+                let key = ChunkKey {
+                    object: "log".into(),
+                    chunk,
+                };
+                let never = futures_util::future::pending::<Result<Bytes, RemoteStorageError>>();
+                let start = || never.boxed();
+                reader.fetches.find_or_start(&key, || None::<()>, start)
+            });
+            let reading = async move {
+                let mut stream = reader.read("log", manifest, 0..1000, &Permit::default());
+                let soon = Duration::from_millis(20);
+                assert!(time::timeout(soon, stream.next()).await.is_err());
+                assert_eq!(listed(&reader, "log").len(), 1);
+                drop(stream);
+                assert!(reader.readers.lock().is_empty());
+            };
+            task::Handle::current().block_on(reading);
+        });
+        report.unwrap();
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! Reads from remote storage, for the partitions of a Fetch whose records are no longer local.
 //!
-//! All partitions are read at the same time. After `remote.fetch.max.wait.ms`, unfinished reads are
-//! cancelled, and the response has no records and no error for these partitions. If the client
-//! disconnects, all reads are cancelled.
+//! As many partitions as one response may hold in memory are read at the same time. The others are
+//! left for the next request, as if the response had reached its maximum size. After
+//! `remote.fetch.max.wait.ms`, unfinished reads are cancelled, and the response has no records and no
+//! error for these partitions. If the client disconnects, all reads are cancelled.
 //!
 //! Unlike a response with local records, a response with remote records takes memory. A budget
 //! (`Budgets::remote_read_bytes`) limits concurrent reads, and no read starts while clients leave
@@ -31,6 +32,7 @@ pub(super) async fn read(
     outcome: &mut ReadOutcome,
 ) {
     let mut reads = JoinSet::new();
+    let mut reserved = 0;
     for (index, request) in std::mem::take(&mut outcome.remote) {
         let Ok(partition) = &targets[index].target else {
             continue;
@@ -39,6 +41,11 @@ pub(super) async fn read(
             fail(targets, index, ErrorCode::OffsetOutOfRange, outcome);
             continue;
         };
+        let bytes = remote_logs.read_bytes(request.max_bytes);
+        if reserved > 0 && reserved + bytes > remote_logs.response_bytes() {
+            continue;
+        }
+        reserved += bytes;
         let (remote_logs, partition) = (Arc::clone(remote_logs), Arc::clone(partition));
         let network = Arc::clone(&broker.network);
         reads.spawn(async move {
