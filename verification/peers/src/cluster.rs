@@ -199,14 +199,32 @@ impl Cluster {
         dir: &Path,
         settings: &[(&str, String)],
     ) -> Result<Cluster> {
-        let controllers = controllers
-            .iter()
-            .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
-            .collect::<Result<Vec<_>>>()?;
-        let brokers = brokers
-            .iter()
-            .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
-            .collect::<Result<Vec<_>>>()?;
+        let installed = |names: &[String]| -> Result<Vec<InstalledPeer>> {
+            let peers = names.iter().map(|name| Peer::load(name)?.install());
+            peers.collect()
+        };
+        Cluster::of_peers(
+            quorum,
+            installed(brokers)?,
+            installed(controllers)?,
+            dir,
+            settings,
+        )
+    }
+
+    /// The same, of peers that are installed.
+    pub fn of_peers(
+        quorum: Quorum,
+        brokers: Vec<InstalledPeer>,
+        controllers: Vec<InstalledPeer>,
+        dir: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Cluster> {
+        let with_ports = |peers: Vec<InstalledPeer>| -> Result<Vec<(InstalledPeer, u16)>> {
+            let peers = peers.into_iter();
+            peers.map(|peer| Ok((peer, free_port_pair()?))).collect()
+        };
+        let (controllers, brokers) = (with_ports(controllers)?, with_ports(brokers)?);
         let (first_voter, controller_ports): (_, Vec<u16>) = if controllers.is_empty() {
             (1, brokers.iter().map(|(_, port)| port + 1).collect())
         } else {

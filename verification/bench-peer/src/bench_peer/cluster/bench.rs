@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ottla_peers::{Cluster, Member, Partition, connect};
+use ottla_peers::{Cluster, Member, Partition, Quorum, connect};
 use ottla_workspace::{process, workspace};
 
 use crate::bench_peer::disk::{self, Scratch};
@@ -35,7 +35,7 @@ impl Bench<'_> {
         side: usize,
         scratch: Scratch,
     ) -> Result<Bench<'a>> {
-        let peer = setting.sides[side].id().to_owned();
+        let peer = setting.sides[side];
         let mut settings = vec![
             (DELETE_SOON.0, DELETE_SOON.1.to_owned()),
             // Only the measurements move leaders.
@@ -43,8 +43,13 @@ impl Bench<'_> {
         ];
         let of_everybody = setting.options.overrides.iter();
         settings.extend(of_everybody.map(|(key, value)| (&**key, value.clone())));
-        let brokers = vec![peer.clone(); BROKERS];
-        let mut cluster = Cluster::plan(&brokers, &[peer], scratch.path(), &settings)?;
+        let mut cluster = Cluster::of_peers(
+            Quorum::Static,
+            vec![peer.clone(); BROKERS],
+            vec![peer.clone()],
+            scratch.path(),
+            &settings,
+        )?;
         cluster.start()?;
         Ok(Bench {
             setting,
