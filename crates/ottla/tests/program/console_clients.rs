@@ -192,7 +192,7 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     producer.stdin = None;
     let status = producer.ended();
     assert_eq!(status.code(), Some(1), "{}", producer.err());
-    producer.until("2 of 3 records were not sent.");
+    producer.until("2 of 3 records were not acknowledged.");
     assert_eq!(
         producer.count("Error when sending message to topic orders"),
         2
@@ -214,7 +214,7 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     waiting.until("1 record is still to be sent; a second Ctrl-C discards it.");
     waiting.signal(Signal::INT);
     assert_eq!(waiting.ended().code(), Some(1), "{}", waiting.err());
-    waiting.until("1 of 2 records were not sent.");
+    waiting.until("1 of 2 records were not acknowledged.");
 }
 
 #[test]

@@ -472,7 +472,7 @@ fn an_address_without_a_broker_is_reported_at_once() {
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
     assert!(
-        ran.err.ends_with("1 of 1 records were not sent.\n"),
+        ran.err.ends_with("1 of 1 records were not acknowledged.\n"),
         "{}",
         ran.err
     );
