@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => run(command, &arguments),
         Err(error) => {
             let is_help = !error.use_stderr();
+            broken_pipe::end_with_it();
             command_line::print_error(error, &arguments);
             // Kafka's tools exit with 1 on invalid arguments.
             match unreadable {

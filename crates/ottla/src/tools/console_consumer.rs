@@ -124,6 +124,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
     let mut result = Ok(());
+    let mut is_closed = false;
     'reading: while max_messages.is_none_or(|max| count < max) {
         let pause = polling.pause();
         let Some(records) = polling.next(consumer.poll(pause)).await else {
@@ -143,6 +144,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 Ok(()) => {}
                 Err(formatter::WriteError::Output(error)) => {
                     eprintln!("Unable to write to standard out, closing consumer. ({error})");
+                    is_closed = true;
                     go_back(&mut consumer, records);
                     break 'reading;
                 }
@@ -158,10 +160,16 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         }
         if output.flush().is_err() {
             eprintln!("Unable to write to standard out, closing consumer.");
+            is_closed = true;
             break;
         }
     }
-    let _ = output.flush();
+    // The last records, if the loop ended within a poll.
+    if let Err(error) = output.flush()
+        && !is_closed
+    {
+        eprintln!("Unable to write to standard out, closing consumer. ({error})");
+    }
     if let Err(error) = consumer.close().await {
         eprintln!("offsets could not be committed: {error}");
     }

@@ -252,6 +252,27 @@ fn a_consumer_ends_when_its_output_is_closed() {
 }
 
 #[test]
+fn a_consumer_reports_that_its_last_records_were_not_written() {
+    let broker = broker();
+    produce(&broker, "one\ntwo\nthree\n");
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = Command::new(ottla_binary())
+        .args([
+            "console-consumer",
+            "--bootstrap-server",
+            &broker.bootstrap(),
+        ])
+        .args(["--topic", "orders", "--from-beginning"])
+        .args(["--max-messages", "2"])
+        .stdout(full.expect("the device"))
+        .output()
+        .expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    let reason = "Unable to write to standard out, closing consumer. (No space left on device";
+    assert!(err.contains(reason), "{err}");
+}
+
+#[test]
 fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
     let broker = broker();
     let servers = broker.bootstrap();
