@@ -6,9 +6,10 @@ pub(super) mod formatter;
 pub(super) mod missing_topic;
 pub(super) mod polling;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -125,6 +126,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     let mut count = 0;
     let mut result = Ok(());
     let mut is_closed = false;
+    let mut polled_from = BTreeMap::new();
     'reading: while max_messages.is_none_or(|max| count < max) {
         let pause = polling.pause();
         let Some(records) = polling.next(consumer.poll(pause)).await else {
@@ -133,6 +135,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         if records.is_empty() {
             continue;
         }
+        polled_from = first_offsets(&records);
         let mut records = records.into_iter();
         while let Some(record) = records.next() {
             if max_messages.is_some_and(|max| count >= max) {
@@ -145,7 +148,6 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 Err(formatter::WriteError::Output(error)) => {
                     eprintln!("Unable to write to standard out, closing consumer. ({error})");
                     is_closed = true;
-                    go_back(&mut consumer, records);
                     break 'reading;
                 }
                 Err(formatter::WriteError::Record(error)) if args.skip_message_on_error => {
@@ -158,8 +160,8 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 }
             }
         }
-        if output.flush().is_err() {
-            eprintln!("Unable to write to standard out, closing consumer.");
+        if let Err(error) = output.flush() {
+            eprintln!("Unable to write to standard out, closing consumer. ({error})");
             is_closed = true;
             break;
         }
@@ -169,6 +171,13 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         && !is_closed
     {
         eprintln!("Unable to write to standard out, closing consumer. ({error})");
+        is_closed = true;
+    }
+    if is_closed {
+        // Which records of the last poll were written is unknown, so none of them is committed.
+        for ((topic, partition), offset) in polled_from {
+            consumer.seek(&(topic.to_string(), partition), offset);
+        }
     }
     if let Err(error) = consumer.close().await {
         eprintln!("offsets could not be committed: {error}");
@@ -178,6 +187,16 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         println!("shutdown_complete");
     }
     result
+}
+
+/// The offset of the first of these records in each partition.
+fn first_offsets(records: &[ConsumerRecord]) -> BTreeMap<(Arc<str>, i32), i64> {
+    let mut offsets = BTreeMap::new();
+    for record in records {
+        let partition = (Arc::clone(&record.topic), record.partition);
+        offsets.entry(partition).or_insert(record.offset);
+    }
+    offsets
 }
 
 /// Seeks back to records that were returned by a poll and not printed, so that they are not

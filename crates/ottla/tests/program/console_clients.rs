@@ -252,7 +252,7 @@ fn a_consumer_ends_when_its_output_is_closed() {
 }
 
 #[test]
-fn a_consumer_reports_that_its_last_records_were_not_written() {
+fn a_consumer_commits_no_records_that_it_could_not_write() {
     let broker = broker();
     produce(&broker, "one\ntwo\nthree\n");
     let full = std::fs::File::options().write(true).open("/dev/full");
@@ -263,13 +263,16 @@ fn a_consumer_reports_that_its_last_records_were_not_written() {
             &broker.bootstrap(),
         ])
         .args(["--topic", "orders", "--from-beginning"])
-        .args(["--max-messages", "2"])
+        .args(["--group", "g", "--max-messages", "2"])
         .stdout(full.expect("the device"))
         .output()
         .expect("the binary starts");
     let err = String::from_utf8_lossy(&output.stderr);
     let reason = "Unable to write to standard out, closing consumer. (No space left on device";
     assert!(err.contains(reason), "{err}");
+    let again = "console-consumer --bootstrap-server {bootstrap} --topic orders --group g --from-beginning \
+                 --max-messages 3 --timeout-ms 10000";
+    assert_eq!(broker.tool(&words(again)), "one\ntwo\nthree\n");
 }
 
 #[test]
