@@ -192,9 +192,12 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
 /// The offset of the first of these records in each partition.
 fn first_offsets(records: &[ConsumerRecord]) -> BTreeMap<(Arc<str>, i32), i64> {
     let mut offsets = BTreeMap::new();
-    for record in records {
-        let partition = (Arc::clone(&record.topic), record.partition);
-        offsets.entry(partition).or_insert(record.offset);
+    let is_same = |one: &ConsumerRecord, next: &ConsumerRecord| {
+        (&one.topic, one.partition) == (&next.topic, next.partition)
+    };
+    for run in records.chunk_by(is_same) {
+        let partition = (Arc::clone(&run[0].topic), run[0].partition);
+        offsets.entry(partition).or_insert(run[0].offset);
     }
     offsets
 }
