@@ -520,7 +520,12 @@ fn a_tool_ends_silently_if_its_output_is_not_read() {
 
 #[test]
 fn a_tool_whose_output_does_not_fit_on_the_disk_gives_the_reason() {
-    for arguments in [&["version"][..], &["--help"], &["storage", "random-uuid"]] {
+    for arguments in [
+        &["version"][..],
+        &["--help"],
+        &["storage", "random-uuid"],
+        &["completions", "bash"],
+    ] {
         let full = std::fs::File::options().write(true).open("/dev/full");
         let output = Command::new(ottla_binary())
             .args(arguments)
