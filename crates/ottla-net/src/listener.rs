@@ -76,16 +76,7 @@ impl BoundListener {
             io::ErrorKind::AddrInUse if bound_at == BoundAt::Runtime => format!(
                 "listeners={name}://{written}:{port}: port {port} is in use; give another port"
             ),
-            io::ErrorKind::AddrInUse => {
-                let place = match written {
-                    "" => format!("port {port}"),
-                    host => format!("{host}:{port}"),
-                };
-                format!(
-                    "{place} is in use by another process; stop that process, or give another port with --override listeners={name}://{written}:{}",
-                    port.wrapping_add(10)
-                )
-            }
+            io::ErrorKind::AddrInUse => in_use(config, listener),
             io::ErrorKind::AddrNotAvailable => format!(
                 "listeners={name}://{written}:{port}: {host} is not an address of this machine; give one that is"
             ),
@@ -119,6 +110,37 @@ impl BoundListener {
         })?;
         Ok(ListeningListener { info, socket })
     }
+}
+
+/// The error for a port in use at start. The override that it suggests replaces the whole setting, so
+/// it has all listeners, with other ports for those in use. Listeners before this one are bound.
+fn in_use(config: &BrokerConfig, listener: &Listener) -> String {
+    let place = match listener.host.as_deref() {
+        None | Some("") => format!("port {}", listener.port),
+        Some(host) => format!("{host}:{}", listener.port),
+    };
+    let mut is_before = true;
+    let mut listeners = Vec::new();
+    for each in &config.listeners {
+        is_before &= each.name != listener.name;
+        let mut free = each.clone();
+        if each.name == listener.name || (!is_before && is_in_use(config, each)) {
+            free.port = each.port.wrapping_add(10);
+        }
+        listeners.push(free.to_string());
+    }
+    format!(
+        "{place} is in use by another process; stop that process, or give another port with --override listeners={}",
+        listeners.join(",")
+    )
+}
+
+fn is_in_use(config: &BrokerConfig, listener: &Listener) -> bool {
+    let host = listener.host.as_deref().unwrap_or(every_address());
+    let address = net::resolve(host, listener.port).ok();
+    let address = address.and_then(|all| all.first().copied());
+    let opened = address.map(|address| open(config, address));
+    opened.is_some_and(|it| it.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse))
 }
 
 /// Kafka's default. Its `server.properties` contains it explicitly, and so do nearly all files.

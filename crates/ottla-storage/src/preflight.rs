@@ -20,7 +20,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use ottla_config::{BrokerConfig, Examined, Properties};
+use ottla_config::{BrokerConfig, Examined, Origin, Properties, broker_config};
 
 use crate::format::THIS_FILE;
 use look::Look;
@@ -46,7 +46,9 @@ impl Preflight {
         } = BrokerConfig::examine(properties);
         let mut look = Look::default();
         settings::examine(properties, config.as_ref(), &problems, &warnings, &mut look);
-        if let Some(config) = &config {
+        if let Some(config) = &config
+            && names_directories(properties)
+        {
             directories::examine(config, unformatted, &mut look);
         }
         Preflight::new(look, properties)
@@ -59,7 +61,9 @@ impl Preflight {
             facts: self.facts,
             findings: self.findings,
         };
-        if let Some(config) = &BrokerConfig::examine(properties).config {
+        if let Some(config) = &BrokerConfig::examine(properties).config
+            && names_directories(properties)
+        {
             directories::checkpoints(config, &mut look);
             log_files::examine(config, &mut look);
             directories::measure(config, &mut look);
@@ -69,8 +73,13 @@ impl Preflight {
 
     fn new(mut look: Look, properties: &Properties) -> Preflight {
         let changes = look.findings.iter_mut().filter_map(|it| it.change.as_mut());
-        for change in changes {
-            *change = change.replace(THIS_FILE, properties.file_name());
+        for change in changes.filter(|change| change.contains(THIS_FILE)) {
+            let file = properties.file_name();
+            *change = change.replace(THIS_FILE, file);
+            let overridden = overridden(properties);
+            if !overridden.is_empty() {
+                *change = format!("write {overridden} to {file}, and {change}");
+            }
         }
         look.findings.sort_by_key(|finding| finding.severity);
         Preflight {
@@ -88,4 +97,36 @@ impl Preflight {
         let is_refusal = |finding: &&Finding| finding.severity == Severity::Refuses;
         self.findings.iter().filter(is_refusal)
     }
+}
+
+/// Whether the settings of the directories are valid. Otherwise the configuration has other
+/// directories than the user named.
+fn names_directories(properties: &Properties) -> bool {
+    let is_valid = |key: &&str| {
+        let (given, def) = (properties.value(key), broker_config(key));
+        given
+            .zip(def)
+            .is_none_or(|(value, def)| def.parse(value).is_ok())
+    };
+    ["log.dirs", "log.dir", "metadata.log.dir"]
+        .iter()
+        .all(is_valid)
+}
+
+/// The settings of the command line that `ottla storage format` needs. It has only the file.
+fn overridden(properties: &Properties) -> String {
+    let keys = [
+        "log.dirs",
+        "log.dir",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "controller.quorum.voters",
+    ];
+    let given = keys.iter().filter_map(|key| properties.get(key));
+    let overrides = given.filter(|property| property.origin == Origin::Override);
+    let lines: Vec<String> = overrides
+        .map(|property| format!("{}={}", property.key, property.value))
+        .collect();
+    properties.with_variables(&lines.join(" and "))
 }

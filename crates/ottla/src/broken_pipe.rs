@@ -1,41 +1,50 @@
-//! Closed output pipes: `ottla topics --list | head -1`.
+//! Output that cannot be written: a closed pipe (`ottla topics --list | head -1`), a full disk.
 //!
 //! Rust ignores SIGPIPE, so `println!` fails and panics. The default action of the signal would end
 //! the process silently, but also when a broker closes a connection: a vectored write to a socket
 //! raises it as well.
 
+use crate::output_lines::print_error_line;
+
 /// The status with which a shell reports a process that SIGPIPE has ended.
 const ENDED_BY_SIGPIPE: i32 = 128 + 13;
 
-/// Makes the tool exit silently when its output pipe is closed, like other command-line tools.
+/// Makes the tool exit when its output cannot be written, like other command-line tools: silently
+/// if the pipe is closed, otherwise with the reason.
 ///
 /// Not for tools that must complete something first, and not for the server.
 pub fn end_with_it() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload_as_str().is_some_and(is_closed_output) {
-            std::process::exit(ENDED_BY_SIGPIPE);
+        match panic.payload_as_str().and_then(unwritten) {
+            Some(reason) if reason.contains("Broken pipe") => {
+                std::process::exit(ENDED_BY_SIGPIPE);
+            }
+            Some(reason) => {
+                print_error_line(format_args!("ottla: cannot write the output: {reason}"));
+                std::process::exit(1);
+            }
+            None => otherwise(panic),
         }
-        otherwise(panic);
     }));
 }
 
-/// Whether `println!` or `eprintln!` panics with this message because the reader of the output has
-/// exited.
-fn is_closed_output(message: &str) -> bool {
-    message.starts_with("failed printing to std") && message.contains("Broken pipe")
+/// The reason, if `println!` or `eprintln!` panics with this message.
+fn unwritten(message: &str) -> Option<&str> {
+    let (_, reason) = message
+        .strip_prefix("failed printing to std")?
+        .split_once(": ")?;
+    Some(reason)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_closed_output;
+    use super::unwritten;
 
     #[test]
-    fn only_a_closed_output_is_ignored() {
+    fn only_output_that_cannot_be_written_has_a_reason() {
         let closed = "failed printing to stdout: Broken pipe (os error 32)";
-        assert!(is_closed_output(closed));
-        let full = "failed printing to stdout: No space left on device (os error 28)";
-        assert!(!is_closed_output(full));
-        assert!(!is_closed_output("write to a broker: Broken pipe"));
+        assert_eq!(unwritten(closed), Some("Broken pipe (os error 32)"));
+        assert_eq!(unwritten("write to a broker: Broken pipe"), None);
     }
 }

@@ -1,7 +1,6 @@
 //! `ottla completions` and `ottla man-pages`: files for shells and for `man`, generated from the
 //! definition of the command line.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,10 +34,8 @@ pub struct ManPagesArgs {
 pub fn run(args: &CompletionsArgs, mut definition: clap::Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition, "ottla", &mut script);
-    match std::io::stdout().write_all(&script) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    print!("{}", String::from_utf8_lossy(&script));
+    ExitCode::SUCCESS
 }
 
 pub fn write_man_pages(args: &ManPagesArgs, definition: clap::Command) -> ExitCode {

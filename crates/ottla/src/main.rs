@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let arguments = tools::connection_flags_in_place(arguments);
     let command = arguments.get(1).map_or("", String::as_str);
     let rest = arguments.get(2..).unwrap_or_default();
     if !command.starts_with('-') && rest.iter().any(|argument| argument == "--version") {
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Ok(Cli { command }) => run(command, &arguments),
         Err(error) => {
             let is_help = !error.use_stderr();
+            broken_pipe::end_with_it();
             command_line::print_error(error, &arguments);
             // Kafka's tools exit with 1 on invalid arguments.
             match unreadable {

@@ -164,7 +164,11 @@ fn describe(facts: &Facts) -> String {
         if let Some(version) = &facts.metadata_version {
             let _ = write!(text, ", metadata.version {version}");
         }
-        let _ = write!(text, ", in {}.", facts.directories.join(", "));
+        // Empty if their settings are invalid.
+        if !facts.directories.is_empty() {
+            let _ = write!(text, ", in {}", facts.directories.join(", "));
+        }
+        text.push('.');
     }
     if facts.metadata_version.is_some() {
         let _ = write!(

@@ -274,6 +274,11 @@ fn the_refusal_names_the_override_for_another_port() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("is in use by another process"), "{said}");
+    // It replaces all listeners, so it has the controller's too.
+    let other = port.wrapping_add(10);
+    let complete =
+        format!("--override listeners=PLAINTEXT://127.0.0.1:{other},CONTROLLER://127.0.0.1:0");
+    assert!(said.contains(&complete), "{said}");
     assert!(!output.status.success());
 }
 

@@ -11,6 +11,7 @@ use ottla_types::named_enum;
 
 use super::{ConfigError, Values};
 use crate::config_def::{parse_voter, split_list};
+use crate::nearest_name::nearest_name;
 
 named_enum! {
     /// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
@@ -231,6 +232,16 @@ fn parse_list(
             return Err(values.conflict(key, &problem));
         };
         let Some(&protocol) = protocols.get(&name) else {
+            let roles = values.list("process.roles");
+            if key == "listeners"
+                && roles.iter().any(|role| role == "controller")
+                && let Some(misspelt) = misspelt_controller_name(&name, items, controller_names)
+            {
+                return Err(values.conflict(
+                    "controller.listener.names",
+                    &no_controller_listener(misspelt, [name.as_str()]),
+                ));
+            }
             return Err(values.conflict(
                 key,
                 &format!(
@@ -264,6 +275,32 @@ fn parse_list(
         ));
     }
     Ok(listeners)
+}
+
+/// The name in `controller.listener.names` that is not a listener and resembles this one, which has
+/// no protocol: a controller listener needs none.
+fn misspelt_controller_name<'a>(
+    listener: &str,
+    items: &[String],
+    controller_names: &'a [String],
+) -> Option<&'a String> {
+    let listed = items.iter().filter_map(|item| parse_listener(item));
+    let listed: Vec<String> = listed.map(|(name, _, _)| name).collect();
+    let mut names = controller_names.iter();
+    names.find(|name| !listed.contains(name) && nearest_name(name, [listener]).is_some())
+}
+
+/// The message for a name in `controller.listener.names` that `listeners` does not have; `others` are
+/// its listeners that are not for controllers.
+pub(super) fn no_controller_listener<'a>(
+    name: &str,
+    others: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let change = match nearest_name(name, others) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("add {name}://host:port to listeners"),
+    };
+    format!("controller.listener.names has {name}, but listeners does not; {change}")
 }
 
 /// Parses `NAME://host:port`. Converts the name to upper case; an empty host becomes `None`.

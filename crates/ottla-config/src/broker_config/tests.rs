@@ -301,6 +301,14 @@ fn listeners_are_checked() {
         "server.properties line 3: listeners: there is no protocol for listener CONTROLLER; add \
          CONTROLLER:PLAINTEXT to listener.security.protocol.map",
     );
+    let map = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT";
+    for map in ["", map] {
+        refused(
+            &format!("controller.listener.names=CONTROLER\n{map}"),
+            "server.properties line 11: controller.listener.names has CONTROLER, but listeners does not; \
+             did you mean CONTROLLER?",
+        );
+    }
     let both = config(
         "listeners=PLAINTEXT://127.0.0.1:9092,INSIDE://[::1]:9092,CONTROLLER://:9093\n\
          advertised.listeners=PLAINTEXT://a:9092,INSIDE://b:9092\n\

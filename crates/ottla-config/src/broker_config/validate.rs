@@ -9,6 +9,7 @@ use groups::groups;
 
 use crate::remote_storage::check_remote_storage_defaults;
 
+use super::listeners::no_controller_listener;
 use super::values::require;
 
 /// The problems of a configuration: settings that contradict each other, or require unsupported
@@ -245,10 +246,8 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
             "controller.listener.names",
             || {
                 let name = missing.map(String::as_str).unwrap_or_default();
-                format!(
-                    "controller.listener.names has {name}, but listeners does not; add \
-                 {name}://host:port to listeners"
-                )
+                let others = config.listeners.iter().filter(|it| !it.is_controller);
+                no_controller_listener(name, others.map(|it| it.name.as_str()))
             },
         )?;
         if !roles.broker {

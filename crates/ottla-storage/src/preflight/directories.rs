@@ -12,6 +12,7 @@ use ottla_log::checkpoint::{
 use ottla_sync::fs;
 use ottla_types::TopicPartition;
 
+use super::finding::Severity;
 use super::look::{Look, some_of};
 use super::metadata;
 use super::recovery::{self, DirSize};
@@ -44,6 +45,11 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
         usable(dir, look);
         is_running |= in_use(dir, look);
     }
+    // Such a directory cannot be formatted either.
+    let is_unusable = look
+        .findings
+        .iter()
+        .any(|finding| finding.subject == "directories" && finding.severity == Severity::Refuses);
     let found = match read_all(config) {
         Ok(found) => found,
         Err(error) => {
@@ -64,6 +70,7 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
+            None if is_unusable => return,
             None => not_formatted(config),
         };
         let (what, change) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));

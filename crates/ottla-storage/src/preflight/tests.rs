@@ -554,6 +554,49 @@ fn an_empty_directory_gets_the_format_command() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// The refusals of a node with this value of `log.dirs` on the command line, if any.
+fn refusals_of_directories(of_file: &Path, overridden: Option<&str>) -> Vec<String> {
+    let text = format!(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n\
+         listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n\
+         controller.quorum.bootstrap.servers=127.0.0.1:9093\nlog.dirs={}\n",
+        of_file.display()
+    );
+    let mut properties = Properties::parse(&text, "s.properties").unwrap();
+    if let Some(overridden) = overridden {
+        properties.set("log.dirs", overridden);
+    }
+    let preflight = Preflight::of(&properties, Unformatted::Refused);
+    preflight.refusals().map(Finding::to_string).collect()
+}
+
+#[test]
+fn the_format_command_needs_overridden_directories_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let of_file = refusals_of_directories(dir.path(), None);
+    assert!(of_file[0].contains("; format it with: "), "{of_file:?}");
+    let other = dir.path().join("other").display().to_string();
+    let overridden = refusals_of_directories(dir.path(), Some(&other));
+    let said = format!(
+        "{other} is not formatted; write log.dirs={other} to s.properties, and format it with: \
+         ottla storage format "
+    );
+    assert!(overridden[0].starts_with(&said), "{overridden:?}");
+}
+
+#[test]
+fn directories_that_cannot_be_used_are_one_refusal() {
+    let dir = tempfile::tempdir().unwrap();
+    for (value, begin) in [
+        ("", "--override log.dirs: log.dirs=: empty; "),
+        ("/proc/x", "/proc/x: cannot be "),
+    ] {
+        let refused = refusals_of_directories(dir.path(), Some(value));
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].starts_with(begin), "{refused:?}");
+    }
+}
+
 #[test]
 fn the_refusal_of_a_directory_in_use_names_the_process() {
     let node = Node::new();

@@ -1,15 +1,17 @@
 //! Checks of a running cluster: brokers that are down, certificates that expire, partitions without
-//! a leader or with missing replicas, uneven load, disks that fill up, and a lagging quorum.
+//! a leader or with missing replicas, internal topics that cannot be created, uneven load, disks
+//! that fill up, and a lagging quorum.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join_all, join3};
 use ottla_client::admin::{
-    EndpointType, PartitionDescription, QuorumDescription, TopicDescription,
+    ConfigResourceType, EndpointType, PartitionDescription, QuorumDescription, TopicDescription,
 };
 use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use ottla_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use ottla_protocol::messages::describe_quorum_response::ReplicaState;
 use ottla_types::{ErrorCode, Uuid};
@@ -41,6 +43,26 @@ const MUCH_LAG: i64 = 10_000;
 const SILENT_MS: i64 = 5_000;
 /// A voter that fetches and has not reached the log end for this long is reported.
 const BEHIND_MS: i64 = 30_000;
+
+/// The topics that brokers create at their first use: the name, the setting of the replication
+/// factor, and what needs the topic.
+const INTERNAL_TOPICS: [(&str, &str, &str); 3] = [
+    (
+        "__consumer_offsets",
+        "offsets.topic.replication.factor",
+        "consumer groups",
+    ),
+    (
+        "__transaction_state",
+        "transaction.state.log.replication.factor",
+        "transactions",
+    ),
+    (
+        "__share_group_state",
+        "share.coordinator.state.topic.replication.factor",
+        "share groups",
+    ),
+];
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,7 +116,12 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
         (disks(id, dirs), certificate)
     });
     // All at the same time: each that does not answer is waited for.
-    let (answers, quorum) = join(join_all(asked), admin.describe_quorum()).await;
+    let (answers, quorum, lacking) = join3(
+        join_all(asked),
+        admin.describe_quorum(),
+        missing_topics(admin, &cluster.brokers, &topics),
+    )
+    .await;
     let (disks, certificates): (Vec<Vec<Check>>, Vec<Option<Check>>) = answers.into_iter().unzip();
     let quorum = match quorum {
         Ok(quorum) => quorum_checks(&quorum),
@@ -107,9 +134,11 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
     let mut brokers = brokers(&cluster.brokers);
     brokers.push(skew(&cluster.brokers, &topics));
     brokers.extend(certificates.into_iter().flatten());
+    let mut partitions = partitions(&topics);
+    partitions.extend(lacking);
     Ok(vec![
         ("Brokers", brokers),
-        ("Partitions", partitions(&topics)),
+        ("Partitions", partitions),
         ("Disks", disks.concat()),
         ("Controllers", quorum),
     ])
@@ -233,6 +262,54 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
             some_of(&moved),
             "ottla leader-election --election-type preferred --all-topic-partitions --bootstrap-server …",
         ));
+    }
+    checks
+}
+
+/// Internal topics that cannot be created, according to the settings of one broker. Nothing if it
+/// does not return them.
+async fn missing_topics(
+    admin: &Admin,
+    brokers: &[DescribeClusterBroker],
+    topics: &[TopicDescription],
+) -> Vec<Check> {
+    let Some(asked) = brokers.iter().find(|it| !it.is_fenced) else {
+        return Vec::new();
+    };
+    let id = asked.broker_id.to_string();
+    let settings = admin.describe_configs(ConfigResourceType::Broker, &id, false);
+    match settings.await {
+        Ok(settings) => not_creatable(&settings, brokers.len(), topics),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Groups and transactions hang, and clients get no reason, while such a topic cannot be created.
+fn not_creatable(
+    settings: &[DescribeConfigsResourceResult],
+    brokers: usize,
+    topics: &[TopicDescription],
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (topic, setting, users) in INTERNAL_TOPICS {
+        let found = settings.iter().find(|it| &*it.name == setting);
+        let factor = found.and_then(|it| it.value.as_deref()?.parse::<usize>().ok());
+        let exists = topics.iter().any(|it| it.name == topic);
+        if let Some(factor) = factor
+            && factor > brokers
+            && !exists
+        {
+            let cluster = counted(brokers, "broker");
+            checks.push(Check::warning(
+                format!("topic {topic}"),
+                format!(
+                    "cannot be created, so {users} do not work: {setting}={factor}, and the cluster has {cluster}"
+                ),
+                format!(
+                    "{setting}={brokers} in server.properties of each broker, and restart it; or start more brokers"
+                ),
+            ));
+        }
     }
     checks
 }
@@ -468,6 +545,37 @@ mod tests {
                 "led by another than the preferred replica: t-2"
             ]
         );
+    }
+
+    #[test]
+    fn an_internal_topic_that_cannot_be_created_is_reported() {
+        let settings = INTERNAL_TOPICS.map(|(_, setting, _)| DescribeConfigsResourceResult {
+            name: setting.into(),
+            value: Some("3".into()),
+            ..Default::default()
+        });
+        let found = not_creatable(&settings, 1, &[]);
+        let subjects: Vec<&str> = found.iter().map(|it| it.subject.as_str()).collect();
+        assert_eq!(
+            subjects,
+            [
+                "topic __consumer_offsets",
+                "topic __transaction_state",
+                "topic __share_group_state"
+            ]
+        );
+        assert_eq!(found[0].level, Level::Warning);
+        assert_eq!(
+            found[0].what,
+            "cannot be created, so consumer groups do not work: offsets.topic.replication.factor=3, and the \
+             cluster has 1 broker"
+        );
+        // Enough brokers, a topic that exists, a broker without the setting.
+        assert_eq!(not_creatable(&settings, 3, &[]), []);
+        let mut offsets = topic(&[(Some(1), &[1], &[1])]);
+        offsets.name = "__consumer_offsets".into();
+        assert_eq!(not_creatable(&settings[..1], 1, &[offsets]), []);
+        assert_eq!(not_creatable(&[], 1, &[]), []);
     }
 
     #[test]

@@ -6,9 +6,10 @@ pub(super) mod formatter;
 pub(super) mod missing_topic;
 pub(super) mod polling;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -124,6 +125,8 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
     let mut result = Ok(());
+    let mut is_closed = false;
+    let mut polled_from = BTreeMap::new();
     'reading: while max_messages.is_none_or(|max| count < max) {
         let pause = polling.pause();
         let Some(records) = polling.next(consumer.poll(pause)).await else {
@@ -132,6 +135,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         if records.is_empty() {
             continue;
         }
+        polled_from = first_offsets(&records);
         let mut records = records.into_iter();
         while let Some(record) = records.next() {
             if max_messages.is_some_and(|max| count >= max) {
@@ -143,7 +147,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 Ok(()) => {}
                 Err(formatter::WriteError::Output(error)) => {
                     eprintln!("Unable to write to standard out, closing consumer. ({error})");
-                    go_back(&mut consumer, records);
+                    is_closed = true;
                     break 'reading;
                 }
                 Err(formatter::WriteError::Record(error)) if args.skip_message_on_error => {
@@ -156,12 +160,25 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 }
             }
         }
-        if output.flush().is_err() {
-            eprintln!("Unable to write to standard out, closing consumer.");
+        if let Err(error) = output.flush() {
+            eprintln!("Unable to write to standard out, closing consumer. ({error})");
+            is_closed = true;
             break;
         }
     }
-    let _ = output.flush();
+    // The last records, if the loop ended within a poll.
+    if let Err(error) = output.flush()
+        && !is_closed
+    {
+        eprintln!("Unable to write to standard out, closing consumer. ({error})");
+        is_closed = true;
+    }
+    if is_closed {
+        // Which records of the last poll were written is unknown, so none of them is committed.
+        for ((topic, partition), offset) in polled_from {
+            consumer.seek(&(topic.to_string(), partition), offset);
+        }
+    }
     if let Err(error) = consumer.close().await {
         eprintln!("offsets could not be committed: {error}");
     }
@@ -170,6 +187,19 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         println!("shutdown_complete");
     }
     result
+}
+
+/// The offset of the first of these records in each partition.
+fn first_offsets(records: &[ConsumerRecord]) -> BTreeMap<(Arc<str>, i32), i64> {
+    let mut offsets = BTreeMap::new();
+    let is_same = |one: &ConsumerRecord, next: &ConsumerRecord| {
+        (&one.topic, one.partition) == (&next.topic, next.partition)
+    };
+    for run in records.chunk_by(is_same) {
+        let partition = (Arc::clone(&run[0].topic), run[0].partition);
+        offsets.entry(partition).or_insert(run[0].offset);
+    }
+    offsets
 }
 
 /// Seeks back to records that were returned by a poll and not printed, so that they are not

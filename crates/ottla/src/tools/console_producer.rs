@@ -252,7 +252,7 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<ExitCode> {
     }
     let (unsent, taken) = (counts.unsent(), counts.taken.load(Ordering::Relaxed));
     if unsent > 0 {
-        eprintln!("{unsent} of {taken} records were not sent.");
+        eprintln!("{unsent} of {taken} records were not acknowledged.");
         return Ok(ExitCode::FAILURE);
     }
     Ok(match interrupted {

@@ -125,7 +125,8 @@ async fn print_records(
     let mut polling = Polling::new(timeout_of(args))?;
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
-    while max_messages.is_none_or(|max| count < max) {
+    let mut result = Ok(());
+    while result.is_ok() && max_messages.is_none_or(|max| count < max) {
         let pause = polling.pause();
         let Some(records) = polling.next(consumer.poll(pause)).await else {
             break;
@@ -133,6 +134,7 @@ async fn print_records(
         if records.is_empty() {
             continue;
         }
+        let mut handled = Vec::with_capacity(records.len());
         for record in records {
             if max_messages.is_some_and(|max| count >= max) {
                 break;
@@ -140,28 +142,31 @@ async fn print_records(
             count += 1;
             let delivery_count = Some(record.delivery_count);
             match formatter.write(&record.record, delivery_count, &mut output) {
-                Ok(()) => consumer.acknowledge(&record, became)?,
+                Ok(()) => handled.push((record, became)),
                 Err(WriteError::Output(error)) => {
                     eprintln!("Unable to write to standard out, closing consumer. ({error})");
                     return Ok((count, Ok(())));
                 }
                 Err(WriteError::Record(error)) if args.reject_message_on_error => {
                     eprintln!("Error processing message, rejecting this message: {error}");
-                    consumer.acknowledge(&record, AcknowledgeType::Reject)?;
+                    handled.push((record, AcknowledgeType::Reject));
                 }
                 Err(WriteError::Record(error)) => {
-                    let _ = output.flush();
-                    return Ok((count, Err(anyhow::anyhow!(error))));
+                    result = Err(anyhow::anyhow!(error));
+                    break;
                 }
             }
         }
-        if output.flush().is_err() {
-            eprintln!("Unable to write to standard out, closing consumer.");
+        if let Err(error) = output.flush() {
+            eprintln!("Unable to write to standard out, closing consumer. ({error})");
             break;
         }
+        // An accepted record is not delivered again, so it must have been written.
+        for (record, kind) in handled {
+            consumer.acknowledge(&record, kind)?;
+        }
     }
-    let _ = output.flush();
-    Ok((count, Ok(())))
+    Ok((count, result))
 }
 
 fn settings(

@@ -192,7 +192,7 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     producer.stdin = None;
     let status = producer.ended();
     assert_eq!(status.code(), Some(1), "{}", producer.err());
-    producer.until("2 of 3 records were not sent.");
+    producer.until("2 of 3 records were not acknowledged.");
     assert_eq!(
         producer.count("Error when sending message to topic orders"),
         2
@@ -214,7 +214,7 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     waiting.until("1 record is still to be sent; a second Ctrl-C discards it.");
     waiting.signal(Signal::INT);
     assert_eq!(waiting.ended().code(), Some(1), "{}", waiting.err());
-    waiting.until("1 of 2 records were not sent.");
+    waiting.until("1 of 2 records were not acknowledged.");
 }
 
 #[test]
@@ -249,6 +249,46 @@ fn a_consumer_ends_when_its_output_is_closed() {
         err.contains("Unable to write to standard out, closing consumer."),
         "{err}"
     );
+}
+
+/// Reads two records of the topic into a full device, and checks that the tool gives the reason.
+#[track_caller]
+fn read_into_a_full_device(broker: &BrokerProcess, tool: &str, arguments: &[&str]) {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = Command::new(ottla_binary())
+        .args([tool, "--bootstrap-server", &broker.bootstrap()])
+        .args(["--topic", "orders", "--group", "g", "--max-messages", "2"])
+        .args(arguments)
+        .stdout(full.expect("the device"))
+        .output()
+        .expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    let reason = "Unable to write to standard out, closing consumer. (No space left on device";
+    assert!(err.contains(reason), "{err}");
+}
+
+#[test]
+fn a_consumer_commits_no_records_that_it_could_not_write() {
+    let broker = broker();
+    produce(&broker, "one\ntwo\nthree\n");
+    read_into_a_full_device(&broker, "console-consumer", &["--from-beginning"]);
+    let again = "console-consumer --bootstrap-server {bootstrap} --topic orders --group g --from-beginning \
+                 --max-messages 3 --timeout-ms 10000";
+    assert_eq!(broker.tool(&words(again)), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_share_consumer_acknowledges_no_records_that_it_could_not_write() {
+    let broker = broker();
+    produce(&broker, "one\ntwo\nthree\n");
+    broker.tool(&words(
+        "configs --bootstrap-server {bootstrap} --alter --entity-type groups --entity-name g \
+         --add-config share.auto.offset.reset=earliest",
+    ));
+    read_into_a_full_device(&broker, "console-share-consumer", &[]);
+    let again = "console-share-consumer --bootstrap-server {bootstrap} --topic orders --group g \
+                 --max-messages 3 --timeout-ms 30000";
+    assert_eq!(broker.tool(&words(again)), "one\ntwo\nthree\n");
 }
 
 #[test]

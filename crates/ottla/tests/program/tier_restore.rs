@@ -209,3 +209,13 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
         "{printed}"
     );
 }
+
+#[test]
+fn the_error_without_tiered_storage_names_the_setting_that_enables_it() {
+    let broker = BrokerBuilder::new().start();
+    let (succeeded, printed) = run(&broker, &["tier", "describe"], "");
+    assert!(!succeeded, "{printed}");
+    let way_out = "set remote.log.storage.system.enable=true";
+    assert!(printed.contains(way_out), "{printed}");
+    assert!(!printed.contains("UNKNOWN_TOPIC"), "{printed}");
+}

@@ -472,7 +472,7 @@ fn an_address_without_a_broker_is_reported_at_once() {
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
     assert!(
-        ran.err.ends_with("1 of 1 records were not sent.\n"),
+        ran.err.ends_with("1 of 1 records were not acknowledged.\n"),
         "{}",
         ran.err
     );
@@ -502,6 +502,8 @@ fn a_tool_ends_silently_if_its_output_is_not_read() {
     for arguments in [
         &["version"][..],
         &["topics", "--version"],
+        &["--help"],
+        &["topics", "--help"],
         &["storage", "random-uuid"],
     ] {
         let output = Command::new(ottla_binary())
@@ -513,6 +515,29 @@ fn a_tool_ends_silently_if_its_output_is_not_read() {
         // The exit status that a shell reports for a process that SIGPIPE has ended.
         assert_eq!(output.status.code(), Some(141), "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+#[test]
+fn a_tool_whose_output_does_not_fit_on_the_disk_gives_the_reason() {
+    for arguments in [
+        &["version"][..],
+        &["--help"],
+        &["storage", "random-uuid"],
+        &["completions", "bash"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let output = Command::new(ottla_binary())
+            .args(arguments)
+            .stdout(full.expect("the device"))
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary starts");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            "ottla: cannot write the output: No space left on device (os error 28)\n"
+        );
     }
 }
 

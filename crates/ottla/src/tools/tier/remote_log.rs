@@ -169,7 +169,7 @@ async fn explained(admin: &Admin, error: ClientError) -> anyhow::Error {
         _ => None,
     };
     match cause(*code, is_enabled) {
-        Some(cause) => anyhow!("{cause} ({code})"),
+        Some(cause) => anyhow!(cause),
         None => error.into(),
     }
 }
@@ -185,7 +185,8 @@ fn cause(code: ErrorCode, is_enabled: Option<bool>) -> Option<String> {
              rlmm.config.remote.log.metadata.topic.replication.factor to their number"
         )),
         (ErrorCode::UnknownTopicOrPartition, Some(false)) => Some(format!(
-            "the cluster has no topic {TOPIC}; {SETTING} is not set"
+            "the cluster has no topic {TOPIC}, because {SETTING} is not set; to use tiered storage, set \
+             {SETTING}=true and a store (rsm.config.*) in the file of each broker"
         )),
         (ErrorCode::UnknownTopicOrPartition, None) => Some(format!(
             "the cluster has no topic {TOPIC}; see whether {SETTING} is set in the file of each broker"
@@ -316,7 +317,7 @@ pub(super) mod tests {
         ] {
             let cause = cause(code, is_enabled).unwrap();
             assert!(cause.contains(says), "{cause}");
-            let not_set = cause.contains("is not set");
+            let not_set = cause.contains("set remote.log.storage.system.enable=true");
             assert_eq!(not_set, is_enabled == Some(false), "{cause}");
         }
         assert_eq!(cause(ErrorCode::UnknownServerError, None), None);
