@@ -50,7 +50,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let arguments = tools::connection_flags_in_place(arguments);
     let command = arguments.get(1).map_or("", String::as_str);
     let rest = arguments.get(2..).unwrap_or_default();
     if !command.starts_with('-') && rest.iter().any(|argument| argument == "--version") {

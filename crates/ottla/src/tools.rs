@@ -9,7 +9,6 @@
 
 mod acls;
 mod admin_client;
-mod connection_flags;
 mod connection_watch;
 mod java_exceptions;
 mod java_maps;
@@ -77,7 +76,6 @@ use settings::{
 
 pub use acls::UNKNOWN;
 pub use admin_client::{config_without_credentials, connect_within as connect_admin};
-pub use connection_flags::moved_into_place as connection_flags_in_place;
 pub use retired_flags::advice as advice_for_retired_flags;
 pub use settings::{load_properties, read_properties};
 
