@@ -123,7 +123,10 @@ fn users_log_in_with_plain_and_scram() {
         broker.bootstrap(),
         wrong.display()
     );
-    for (more, unsent) in [("", "100 of 100 records were not acknowledged."), (" --sync", "")] {
+    for (more, unsent) in [
+        ("", "100 of 100 records were not acknowledged."),
+        (" --sync", ""),
+    ] {
         let line = format!("console-producer {flags}{more}");
         let began = Instant::now();
         let said = ToolOutput::of(&words(&line), &"line\n".repeat(100)).failed();
