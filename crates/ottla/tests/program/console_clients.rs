@@ -126,6 +126,9 @@ fn broker() -> BrokerProcess {
     let broker = BrokerBuilder::new()
         .property("group.initial.rebalance.delay.ms", "0")
         .property("offsets.topic.num.partitions", "1")
+        .property("share.coordinator.state.topic.num.partitions", "1")
+        .property("share.coordinator.state.topic.replication.factor", "1")
+        .property("share.coordinator.state.topic.min.isr", "1")
         .start();
     broker.create_topic("orders", 1);
     broker
@@ -258,6 +261,7 @@ fn read_into_a_full_device(broker: &BrokerProcess, tool: &str, arguments: &[&str
     let output = Command::new(ottla_binary())
         .args([tool, "--bootstrap-server", &broker.bootstrap()])
         .args(["--topic", "orders", "--group", "g", "--max-messages", "2"])
+        .args(["--timeout-ms", "30000"])
         .args(arguments)
         .stdout(full.expect("the device"))
         .output()
