@@ -33,6 +33,9 @@ enum Command {
     Test(test::Options),
     /// Run the test programs of the workspace, several at a time; the suite `unit` of `test`.
     TestPrograms(test::programs::Options),
+    /// Report the warnings of builds that lint (`RUSTC_WORKSPACE_WRAPPER=clippy-driver`); the suite
+    /// `clippy` of such a run of `test`.
+    Lints,
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     GoldenRecords(Handed),
     /// Regenerate the schema files of ottla-protocol from Kafka's jars.
@@ -131,6 +134,7 @@ fn main() {
     let outcome = match command {
         Command::Test(options) => test::run(&options),
         Command::TestPrograms(options) => test::programs::run(&options),
+        Command::Lints => test::lints::run(),
         Command::Sim(options) => sim::run(&options),
         Command::Console(options) => console::run(&options),
         Command::Docs(options) => docs::run(&options),

@@ -15,6 +15,7 @@
 //! Suites that measure time run alone at the end. Then a profile of the run is printed.
 
 mod changed;
+pub mod lints;
 mod processors;
 mod profile;
 pub mod programs;
@@ -25,7 +26,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -581,7 +582,10 @@ fn tally_in(text: &str, separator: char) -> Option<Tally> {
 }
 
 fn xtask(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
+    // Read once, because a build may replace the file, and the system would then add `(deleted)`.
+    static OWN_FILE: LazyLock<PathBuf> =
+        LazyLock::new(|| std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
+    let mut command = Command::new(&*OWN_FILE);
     command.args(arguments).current_dir(workspace::root());
     command
 }
@@ -609,6 +613,9 @@ fn build_of_programs() -> Command {
 }
 
 fn clippy() -> Command {
+    if lints::are_in_builds() {
+        return with_low_priority(&xtask(&["lints"]));
+    }
     let clippy = cargo(&[
         "clippy",
         "--workspace",

@@ -6,6 +6,7 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
 import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -210,8 +211,10 @@ public final class ToolsScript {
     }
 
     private static List<String> separately(String tool, String... arguments) throws Exception {
-        List<String> command = new ArrayList<>(List.of("java", "-Xshare:auto", "-Xmx256M", "-XX:TieredStopAtLevel=1",
-            "-cp", System.getProperty("java.class.path"), TOOLS + tool, "--bootstrap-server", bootstrap));
+        List<String> command = new ArrayList<>(List.of("java"));
+        // The archive of classes is among them.
+        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), TOOLS + tool, "--bootstrap-server", bootstrap));
         command.addAll(List.of(arguments));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         CompletableFuture<byte[]> output = CompletableFuture.supplyAsync(() -> {

@@ -27,7 +27,8 @@ pub fn run(_options: &Options) -> Result<()> {
     let java = |action: &str, file: &Path| -> Command {
         let mut command = Command::new("java");
         command
-            .args(["-XX:TieredStopAtLevel=1", "-cp", &java_classes])
+            .args(toolchain::SHORT_JVM)
+            .args(["-cp", &java_classes])
             .args(["golden.Golden", action])
             .arg(file);
         command

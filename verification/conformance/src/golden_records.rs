@@ -20,7 +20,7 @@ use ottla_records::{
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use ottla_peers::{Peer, java, reference};
-use ottla_workspace::{process, workspace};
+use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
     let java = |command: &str, file: &Path| {
         process::output_of(
             Command::new("java")
-                .args(["-Xshare:auto", "-XX:TieredStopAtLevel=1"])
+                .args(toolchain::SHORT_JVM)
                 .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
                 .args(["-cp", &class_path, "RecordBatches", command])
                 .arg(file),

@@ -32,6 +32,7 @@ use ottla_peers::{
     InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, free_port_pair, is_orderly,
 };
 use ottla_workspace::report::Tally;
+use ottla_workspace::toolchain::FIRST_COMPILER;
 use story::Story;
 use table::Turn;
 use workload::Workload;
@@ -143,10 +144,7 @@ impl Run {
                 Place::Alone
             },
             // Kafka's start-up dominates the duration of a run.
-            environment: vec![(
-                "JAVA_TOOL_OPTIONS".to_owned(),
-                "-XX:TieredStopAtLevel=1".to_owned(),
-            )],
+            environment: vec![("JAVA_TOOL_OPTIONS".to_owned(), FIRST_COMPILER.to_owned())],
             ..NodeOptions::default()
         };
         let bootstrap = format!("127.0.0.1:{port}");

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use ottla_workspace::process;
+use ottla_workspace::toolchain::FIRST_COMPILER;
 
 /// After this time, another attempt is made after one that has failed.
 const RETRIED_AFTER: Duration = Duration::from_secs(3600);
@@ -78,8 +79,6 @@ pub fn options_to_make(archive: &Path) -> Vec<String> {
     let file = format!("-XX:ArchiveClassesAtExit={}", archive.display());
     [file.as_str(), FIRST_COMPILER].map(str::to_owned).to_vec()
 }
-
-const FIRST_COMPILER: &str = "-XX:TieredStopAtLevel=1";
 
 /// The words that start a broker, changed so that it uses less processor time in its first minute:
 /// without remote management, which no suite uses, and with a collector that has no threads, needs no

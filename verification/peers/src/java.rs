@@ -18,17 +18,14 @@ const SHARED: [&str; 2] = ["client", "tools"];
 pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<String>> {
     let classes = classes(kafka, folder)?;
     let logging = workspace::root().join("peers/log4j2-tools.properties");
-    let command = [
-        "java".to_owned(),
-        "-Xshare:auto".to_owned(),
-        "-Xmx256M".to_owned(),
-        "-XX:+UseSerialGC".to_owned(),
-        "-XX:TieredStopAtLevel=1".to_owned(),
+    let mut command = ["java", "-Xmx256M"].map(str::to_owned).to_vec();
+    command.extend(toolchain::SHORT_JVM.map(str::to_owned));
+    command.extend([
         format!("-Dlog4j2.configurationFile={}", logging.display()),
         "-cp".to_owned(),
         format!("{}:{}", class_path(kafka)?, classes.display()),
         class.to_owned(),
-    ];
+    ]);
     Ok(kafka.in_suites(&command))
 }
 
@@ -64,8 +61,7 @@ pub fn classes(kafka: &InstalledPeer, folder: &str) -> Result<PathBuf> {
     workspace::make_empty(&classes)?;
     let mut compile = Command::new("javac");
     compile
-        // The second compiler and a parallel collector take longer than they save for so few files.
-        .args(["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"])
+        .args(toolchain::SHORT_JVM.map(|option| format!("-J{option}")))
         .args(["-nowarn", "-proc:none", "-cp", class_path(kafka)?, "-d"])
         .arg(&classes);
     let shared = shared.map(|folder| folder.display().to_string());

@@ -33,4 +33,4 @@ mod world;
 pub use campaign::{Campaign, Ran, parse_time};
 pub use ledger::Ledger;
 pub use outcome::Outcome;
-pub use world::{count_switch_points, hash, run, tell};
+pub use world::{count_switch_points, hashed, run, tell};

@@ -41,12 +41,12 @@ const FAULTS: Duration = Duration::from_secs(20);
 
 /// Runs a seed.
 pub fn run(seed: u64) -> Outcome {
-    run_with(seed, Unwritten).0
+    hashed(seed).0
 }
 
-/// Runs a seed, and returns the hash of all scheduling decisions.
-pub fn hash(seed: u64) -> u64 {
-    run_with(seed, Unwritten).1
+/// Runs a seed, and returns the hash of all scheduling decisions as well.
+pub fn hashed(seed: u64) -> (Outcome, u64) {
+    run_with(seed, Unwritten)
 }
 
 /// Runs a seed, and counts its switch points by operation and source line, most frequent first.
@@ -194,6 +194,10 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         };
         faults.run(&mut cluster, FAULTS / rounds, outcome, &mut look);
         checks.observe(&cluster);
+        // Nothing that follows makes up for it.
+        if let Some(finding) = checks.finding().or_else(|| leaders.finding()) {
+            return Err(finding);
+        }
         movers.iter_mut().for_each(Movers::disturb);
         sharers.iter_mut().for_each(Sharers::disturb);
     }

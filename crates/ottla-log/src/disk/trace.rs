@@ -263,13 +263,18 @@ impl Trace {
         self.ops.iter().filter(is_sync).count()
     }
 
-    /// The files that a crash after the first `count` changes leaves, by path.
-    pub(crate) fn image(&self, count: usize, loss: Loss) -> Image {
+    /// The disk after the first `count` changes.
+    pub(crate) fn disk_after(&self, count: usize) -> Disk {
         let mut disk = Disk::new(&self.before);
         for op in &self.ops[..count] {
             disk.apply(op);
         }
-        disk.crash(loss)
+        disk
+    }
+
+    /// The files that a crash after the first `count` changes leaves, by path.
+    pub(crate) fn image(&self, count: usize, loss: Loss) -> Image {
+        self.disk_after(count).crash(loss)
     }
 }
 
@@ -297,7 +302,7 @@ pub(crate) fn read_image(root: &Path) -> Image {
 
 type Names = BTreeMap<PathBuf, FileId>;
 
-struct Disk {
+pub(crate) struct Disk {
     files: BTreeMap<FileId, FileState>,
     /// For each directory, its entries at each moment since the last fsync.
     dirs: BTreeMap<PathBuf, Vec<Names>>,
@@ -377,7 +382,8 @@ impl Disk {
         }
     }
 
-    fn crash(&self, loss: Loss) -> Image {
+    /// The files that a crash leaves, by path.
+    pub(crate) fn crash(&self, loss: Loss) -> Image {
         let mut random = Random(match loss {
             Loss::Torn(seed) | Loss::Reordered(seed) => seed,
             _ => 0,

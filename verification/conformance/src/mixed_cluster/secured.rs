@@ -16,6 +16,7 @@ use ottla_peers::{Cluster, InstalledPeer, Peer, connect, free_port_pair, refuses
 use ottla_testkit::certificates;
 use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
 use ottla_workspace::process;
+use ottla_workspace::toolchain::FIRST_COMPILER;
 
 /// A super user: all nodes, and the administrator.
 pub const NODE: &str = "node";
@@ -297,7 +298,7 @@ fn keys_url(dir: &Path) -> String {
 /// restarted compiles in the quick way only, and gets tokens and keys from the allowed URLs only.
 /// Ottla logs refused principals.
 pub fn environment(tokens: Option<&TokenEndpoint>, dir: &Path) -> Vec<(String, String)> {
-    let mut of_jvm = "-XX:TieredStopAtLevel=1".to_owned();
+    let mut of_jvm = FIRST_COMPILER.to_owned();
     if let Some(tokens) = tokens {
         let (tokens, keys) = (tokens.url(), keys_url(dir));
         let property = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls";

@@ -2,7 +2,7 @@
 //! file change of a cleaning.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -294,10 +294,16 @@ impl Model {
         {
             assert!(after.contains(old), "nothing after the section changes");
         }
-        for count in 0..trace.len() + 1 {
+        // A crash that leaves the same files has the same recovery.
+        let mut checked = HashSet::new();
+        let crashes = if with_crashes { trace.len() + 1 } else { 0 };
+        for count in 0..crashes {
+            let disk = trace.disk_after(count);
             for loss in [Loss::Nothing, Loss::Everything] {
-                if with_crashes {
-                    self.check_crash(&trace.image(count, loss), self.cleaned_to.min(end.0));
+                let image = disk.crash(loss);
+                if !checked.contains(&image) {
+                    self.check_crash(&image, self.cleaned_to.min(end.0));
+                    checked.insert(image);
                 }
             }
         }

@@ -199,9 +199,10 @@ fn continuing_after_remote_records() {
     let crashed = Site::new(config);
     let (mut unchanged, mut continued) = (0, 0);
     for count in before..=changes.len() {
+        let disk = changes.disk_after(count);
         for loss in Loss::all(count as u64) {
             let context = format!("{}, loss of {loss:?}", changes.describe(count));
-            crashed.fill(&changes.image(count, loss), site.root.path());
+            crashed.fill(&disk.crash(loss), site.root.path());
             trace::start(crashed.root.path());
             let (log, _) = crashed.open(false);
             trace::stop();

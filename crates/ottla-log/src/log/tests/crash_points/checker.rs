@@ -1,6 +1,6 @@
 //! Recovers the log after a crash and compares it with the fsynced state.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ottla_config::TopicConfig;
@@ -134,10 +134,11 @@ struct Checker<'a> {
     opened: usize,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// The batches that must be there after `count` changes, and the allowed log start offset.
-    fn expected(&self, count: usize) -> (Vec<&RecordBatch>, Offset) {
-        let done = &self.history.done;
+    fn expected(&self, count: usize) -> (Vec<&'a RecordBatch>, Offset) {
+        let history: &'a History = self.history;
+        let done = &history.done;
         let after = done.partition_point(|(changes, _)| *changes < count);
         let after = &done[after.min(done.len() - 1)].1;
         let before = done.partition_point(|(changes, _)| *changes <= count);
@@ -224,9 +225,24 @@ pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
         opened: 0,
     };
     let mut random = Random(seed);
+    let mut expected = None;
+    // What was recovered with these expectations. The recovery of the same files is the same.
+    let mut recovered = HashSet::new();
     for count in 0..=trace.len() {
+        let disk = trace.disk_after(count);
+        let expected_now = Some(checker.expected(count));
+        if expected != expected_now {
+            expected = expected_now;
+            recovered.clear();
+        }
         for loss in Loss::all(random.next()) {
-            let image = trace.image(count, loss);
+            let goes_on = matches!(loss, Loss::Reordered(_));
+            let is_interrupted = random.below(8) == 0;
+            let crash = (disk.crash(loss), goes_on);
+            if recovered.contains(&crash) && !is_interrupted {
+                continue;
+            }
+            let image = &crash.0;
             let context = format!(
                 "after {count} of {} changes, {}, loss of {loss:?}, seed {seed}, steps {steps:?}",
                 trace.len(),
@@ -234,12 +250,12 @@ pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
             );
             let check = std::panic::AssertUnwindSafe(|| {
                 let prefix = checker.prefix.clone();
-                let (recovery, _) = checker.recover(&image, &prefix, count);
-                if matches!(loss, Loss::Reordered(_)) {
+                let (recovery, _) = checker.recover(image, &prefix, count);
+                if goes_on {
                     checker.go_on();
                 }
                 // Crashes during recovery as well.
-                if random.below(8) == 0 && recovery.len() > 0 {
+                if is_interrupted && recovery.len() > 0 {
                     let stopped = random.below(recovery.len() + 1);
                     let loss = Loss::all(random.next())[random.below(8)];
                     let image = recovery.image(stopped, loss);
@@ -251,6 +267,7 @@ pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
                 eprintln!("{context}");
                 std::panic::resume_unwind(panic);
             }
+            recovered.insert(crash);
         }
     }
     assert!(checker.opened > trace.len());
