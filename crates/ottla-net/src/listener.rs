@@ -112,8 +112,9 @@ impl BoundListener {
     }
 }
 
-/// The error for a port in use at start. The override that it suggests replaces the whole setting, so
-/// it has all listeners, with other ports for those in use. Listeners before this one are bound.
+/// The error for a port in use at start. The overrides that it suggests replace whole settings, so
+/// they have all listeners, with other ports for those in use, also where clients and other nodes get
+/// these ports from. Listeners before this one are bound.
 fn in_use(config: &BrokerConfig, listener: &Listener) -> String {
     let place = match listener.host.as_deref() {
         None | Some("") => format!("port {}", listener.port),
@@ -121,18 +122,56 @@ fn in_use(config: &BrokerConfig, listener: &Listener) -> String {
     };
     let mut is_before = true;
     let mut listeners = Vec::new();
+    let mut moved = Vec::new();
     for each in &config.listeners {
         is_before &= each.name != listener.name;
         let mut free = each.clone();
         if each.name == listener.name || (!is_before && is_in_use(config, each)) {
             free.port = each.port.wrapping_add(10);
+            moved.push((each, free.port));
         }
         listeners.push(free.to_string());
     }
+    let overrides = [
+        Some(format!("--override listeners={}", listeners.join(","))),
+        with_ports(config, "advertised.listeners", |item| {
+            let (name, _) = item.split_once("://")?;
+            let mut moved = moved.iter();
+            let (from, port) = moved.find(|(from, _)| from.name.eq_ignore_ascii_case(name))?;
+            Some((from.port, *port))
+        }),
+        with_ports(config, "controller.quorum.voters", |item| {
+            let (id, _) = item.split_once('@')?;
+            let mut moved = moved.iter();
+            let (from, port) = moved.find(|(from, _)| from.is_controller)?;
+            (id.parse::<i32>().ok() == Some(config.node_id)).then_some((from.port, *port))
+        }),
+    ];
+    let overrides: Vec<String> = overrides.into_iter().flatten().collect();
     format!(
-        "{place} is in use by another process; stop that process, or give another port with --override listeners={}",
-        listeners.join(",")
+        "{place} is in use by another process; stop that process, or give another port with {}",
+        overrides.join(" ")
     )
+}
+
+/// The override of this list of addresses if ports in it have moved. `moved` returns the old and the
+/// new port for an item; another port in it is mapped to the old one outside of this node.
+fn with_ports(
+    config: &BrokerConfig,
+    key: &str,
+    moved: impl Fn(&str) -> Option<(u16, u16)>,
+) -> Option<String> {
+    let given = config.static_settings().get(key)?;
+    let item = |item: &str| {
+        let changed = moved(item).and_then(|(from, to)| {
+            let address = item.strip_suffix(&format!(":{from}"))?;
+            Some(format!("{address}:{to}"))
+        });
+        changed.unwrap_or_else(|| item.to_owned())
+    };
+    let items: Vec<&str> = given.split(',').map(str::trim).collect();
+    let changed: Vec<String> = items.iter().copied().map(item).collect();
+    (changed != items).then(|| format!("--override {key}={}", changed.join(",")))
 }
 
 fn is_in_use(config: &BrokerConfig, listener: &Listener) -> bool {
@@ -377,6 +416,69 @@ mod tests {
             assert!(error.contains(way_out), "{error}");
             assert!(error.contains(&address.port().to_string()), "{error}");
         }
+    }
+
+    /// Binds a listener whose port is in use. In the settings and in the expected overrides, `PORT` is
+    /// that port and `MOVED` the suggested one.
+    #[track_caller]
+    fn suggests(settings: &[(&str, &str)], expected: &str) {
+        let taken = std::net::TcpListener::bind(ANY_PORT).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let with_ports = |text: &str| {
+            text.replace("PORT", &port.to_string())
+                .replace("MOVED", &port.wrapping_add(10).to_string())
+        };
+        let settings: Vec<(&str, String)> = settings
+            .iter()
+            .map(|(key, value)| (*key, with_ports(value)))
+            .collect();
+        let settings: Vec<(&str, &str)> = settings.iter().map(|it| (it.0, &*it.1)).collect();
+        let config = config(&settings);
+        let mut listeners = config.listeners.iter();
+        let taken = listeners.find(|it| it.port == port).expect("a listener");
+        let error = BoundListener::bind(&config, taken, BoundAt::Start).unwrap_err();
+        let expected = with_ports(expected);
+        assert!(
+            error.ends_with(&format!(" with --override {expected}")),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_overrides_for_another_port_include_where_others_get_it_from() {
+        let listeners = "PLAINTEXT://127.0.0.1:PORT,CONTROLLER://127.0.0.1:0";
+        suggests(
+            &[
+                ("listeners", listeners),
+                ("advertised.listeners", "plaintext://b.example.com:PORT"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:MOVED,CONTROLLER://127.0.0.1:0 \
+             --override advertised.listeners=plaintext://b.example.com:MOVED",
+        );
+        // Another port is mapped to that of the listener.
+        suggests(
+            &[
+                ("listeners", listeners),
+                ("advertised.listeners", "PLAINTEXT://b.example.com:9"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:MOVED,CONTROLLER://127.0.0.1:0",
+        );
+        suggests(
+            &[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:PORT",
+                ),
+                (
+                    "advertised.listeners",
+                    "PLAINTEXT://h:9,CONTROLLER://h:PORT",
+                ),
+                ("controller.quorum.voters", "1@h:PORT,2@g:PORT"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:MOVED \
+             --override advertised.listeners=PLAINTEXT://h:9,CONTROLLER://h:MOVED \
+             --override controller.quorum.voters=1@h:MOVED,2@g:PORT",
+        );
     }
 
     /// Linux admits one connection more than the backlog; after that, connections get no answer.

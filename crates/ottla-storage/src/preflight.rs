@@ -74,12 +74,8 @@ impl Preflight {
     fn new(mut look: Look, properties: &Properties) -> Preflight {
         let changes = look.findings.iter_mut().filter_map(|it| it.change.as_mut());
         for change in changes.filter(|change| change.contains(THIS_FILE)) {
-            let file = properties.file_name();
-            *change = change.replace(THIS_FILE, file);
-            let overridden = overridden(properties);
-            if !overridden.is_empty() {
-                *change = format!("write {overridden} to {file}, and {change}");
-            }
+            let file = format!("{}{}", properties.file_name(), overridden(properties));
+            *change = change.replace(THIS_FILE, &file);
         }
         look.findings.sort_by_key(|finding| finding.severity);
         Preflight {
@@ -113,7 +109,8 @@ fn names_directories(properties: &Properties) -> bool {
         .all(is_valid)
 }
 
-/// The settings of the command line that `ottla storage format` needs. It has only the file.
+/// The options with which `ottla storage format` has the settings that it needs from the command line
+/// of the server.
 fn overridden(properties: &Properties) -> String {
     let keys = [
         "log.dirs",
@@ -125,8 +122,8 @@ fn overridden(properties: &Properties) -> String {
     ];
     let given = keys.iter().filter_map(|key| properties.get(key));
     let overrides = given.filter(|property| property.origin == Origin::Override);
-    let lines: Vec<String> = overrides
-        .map(|property| format!("{}={}", property.key, property.value))
+    let options: String = overrides
+        .map(|property| format!(" --override '{}={}'", property.key, property.value))
         .collect();
-    properties.with_variables(&lines.join(" and "))
+    properties.with_variables(&options)
 }

@@ -1,6 +1,8 @@
 //! The command line: the commands, in the groups in which `ottla --help` shows them, and error
 //! messages about invalid arguments.
 
+mod usage;
+
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::num::{IntErrorKind, ParseIntError};
@@ -188,6 +190,7 @@ pub fn print_error(mut error: clap::Error, arguments: &[String]) {
         let command = arguments.get(1).map_or("", String::as_str);
         text = text.replace(&format!("{script} {command}"), script);
     }
+    let text = usage::wrap(&text, WIDTH);
     if error.use_stderr() {
         eprint!("{text}")
     } else {
@@ -336,10 +339,23 @@ mod tests {
     fn the_help_of_a_command_fits_a_narrow_terminal() {
         let given = ["ottla", "topics", "--help"].map(str::to_owned);
         let help = parse(&given).expect_err("the help").render().to_string();
-        // clap does not wrap the usage.
-        for line in help.lines().filter(|line| !line.starts_with("Usage: ")) {
+        for line in usage::wrap(&help, WIDTH).lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
+    }
+
+    #[test]
+    fn the_usage_of_every_command_fits_a_narrow_terminal() {
+        fn check(command: &mut clap::Command) {
+            let text = command.render_usage().to_string();
+            for line in usage::wrap(&text, WIDTH).lines() {
+                assert!(line.chars().count() <= WIDTH, "{line}");
+            }
+            command.get_subcommands_mut().for_each(check);
+        }
+        let mut definition = definition();
+        definition.build();
+        check(&mut definition);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Completes a properties file with values defined elsewhere: its variables, and the JAAS file.
+//! Completes a properties file with values defined elsewhere: on the command line, in its variables,
+//! and in the JAAS file.
 
 use std::path::Path;
 
@@ -14,6 +15,19 @@ const JAVA_OPTION: &str = "-Djava.security.auth.login.config=";
 pub fn place_of(properties: &Properties, message: &str) -> String {
     let setting = message.split(['=', ':', ',']).next().unwrap_or_default();
     properties.place(setting.trim())
+}
+
+/// Sets the settings of `--override key=value` arguments.
+pub fn override_with(properties: &mut Properties, overrides: &[String]) -> Result<(), String> {
+    for given in overrides {
+        let (key, value) = given.split_once('=').ok_or_else(|| {
+            format!(
+                "--override {given}: give it as key=value, for example --override num.partitions=6"
+            )
+        })?;
+        properties.set(key.trim(), value.trim());
+    }
+    Ok(())
 }
 
 /// Like [`complete`], for programs that maintain a node's files without authenticating anyone. The
@@ -72,6 +86,21 @@ mod tests {
         assert_eq!(path(&properties, only), Some("/etc/jaas.conf".to_owned()));
         properties.set("ottla.jaas.file", "/own.conf");
         assert_eq!(path(&properties, options), Some("/own.conf".to_owned()));
+    }
+
+    #[test]
+    fn overrides_replace_the_settings_of_the_file() {
+        let mut properties = Properties::parse("a=1\nb=2\n", "x.properties").unwrap();
+        let overrides = ["b = x=y".to_owned(), "c=".to_owned()];
+        assert_eq!(override_with(&mut properties, &overrides), Ok(()));
+        assert_eq!(properties.value("a"), Some("1"));
+        assert_eq!(properties.value("b"), Some("x=y"));
+        assert_eq!(properties.value("c"), Some(""));
+        let error = override_with(&mut properties, &["d".to_owned()]).unwrap_err();
+        assert!(
+            error.starts_with("--override d: give it as key=value"),
+            "{error}"
+        );
     }
 
     #[test]

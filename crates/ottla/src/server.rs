@@ -211,14 +211,7 @@ pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Prop
         Some(path) => read_file(path)?,
         None => properties_without_a_file(),
     };
-    for given in overrides {
-        let (key, value) = given.split_once('=').ok_or_else(|| {
-            format!(
-                "--override {given}: give it as key=value, for example --override num.partitions=6"
-            )
-        })?;
-        properties.set(key.trim(), value.trim());
-    }
+    node_properties::override_with(&mut properties, overrides)?;
     if file.is_none() {
         keep_controller_listener(&mut properties);
     }

@@ -10,6 +10,7 @@
 mod acls;
 mod admin_client;
 mod connection_watch;
+mod coordinator_watch;
 mod java_exceptions;
 mod java_maps;
 mod java_numbers;

@@ -14,24 +14,49 @@ use anyhow::Result;
 use ottla_workspace::process;
 use ottla_workspace::toolchain::FIRST_COMPILER;
 
+/// What the archives of the two kinds of programs are named after.
+const TOOLS: &str = "tools";
+const BROKERS: &str = "brokers";
+
 /// After this time, another attempt is made after one that has failed.
 const RETRIED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The archive for the jars of this folder, made with the command that runs a tool; `None` if this
 /// Java makes none, which only costs time.
 pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
-    made_once(libs, "tools", |unfinished| make(unfinished, tool))
+    let [java, ..] = tool else {
+        return Ok(None);
+    };
+    let version = process::output_of(Command::new(java).arg("--version"))?;
+    made_once(&of_java(libs, &version), |unfinished| {
+        make(unfinished, tool)
+    })
 }
 
-/// The archive of this name in the folder, which `make` writes to the path that it receives. `None` if
-/// it fails or writes none, which only costs time. It is then not called again for a while: it may start
-/// a broker, and each start of a broker asks for the archive.
-pub fn made_once(
-    libs: &Path,
-    name: &str,
+/// The archive for brokers, beside this one for tools; `None` if it cannot be made.
+pub fn of_brokers(
+    of_tools: &Path,
     make: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Option<PathBuf>> {
-    let archive = libs.join(name).with_extension("jsa");
+    let name = of_tools.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().replacen(TOOLS, BROKERS, 1);
+    made_once(&of_tools.with_file_name(name), make)
+}
+
+/// The file of the archive for tools. Its name has the build of Java, from the output of
+/// `java --version`: a JVM ignores an archive of another build without a word.
+fn of_java(libs: &Path, version: &str) -> PathBuf {
+    // Of the last line, which is about the virtual machine.
+    let (_, build) = version.rsplit_once("(build ").unwrap_or(("", version));
+    let build = build.split(',').next().unwrap_or_default();
+    let build = build.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    libs.join(format!("{TOOLS}-{build}.jsa"))
+}
+
+/// The archive with this path, which `make` writes to the path that it receives. `None` if it fails or
+/// writes none, which only costs time. It is then not called again for a while: it may start a broker,
+/// and each start of a broker asks for the archive.
+fn made_once(archive: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<Option<PathBuf>> {
     // Another suite may make it at the same time. Closing the file releases the lock.
     let lock = File::create(archive.with_extension("lock"))?;
     lock.lock()?;
@@ -43,7 +68,7 @@ pub fn made_once(
             std::fs::remove_file(&unfinished)?;
         }
         match make(&unfinished) {
-            Ok(()) if unfinished.exists() => std::fs::rename(unfinished, &archive)?,
+            Ok(()) if unfinished.exists() => std::fs::rename(unfinished, archive)?,
             made => {
                 let reason = match made {
                     Ok(()) => "this Java has made none".to_owned(),
@@ -54,7 +79,7 @@ pub fn made_once(
             }
         }
     }
-    Ok(archive.exists().then_some(archive))
+    Ok(archive.exists().then(|| archive.to_owned()))
 }
 
 /// Whether this file is younger than a run of all suites takes.
@@ -129,7 +154,7 @@ mod tests {
         let libs = tempfile::tempdir().unwrap();
         let mut made = 0;
         for _ in 0..2 {
-            let archive = made_once(libs.path(), "broker", |unfinished| {
+            let archive = made_once(&libs.path().join("broker.jsa"), |unfinished| {
                 made += 1;
                 Ok(std::fs::write(unfinished, "classes")?)
             });
@@ -141,6 +166,34 @@ mod tests {
     }
 
     #[test]
+    fn another_build_of_java_has_archives_of_its_own() {
+        let libs = tempfile::tempdir().unwrap();
+        let version = |build: &str| {
+            format!(
+                "openjdk 21.0.5 2024-10-15\nOpenJDK Runtime Environment (build 21)\n\
+                 OpenJDK 64-Bit Server VM (build {build}, mixed mode, sharing)\n"
+            )
+        };
+        let mut made = Vec::new();
+        for build in ["21.0.5+11", "21.0.6+7", "21.0.5+11"] {
+            let of_tools = of_java(libs.path(), &version(build));
+            for archive in [
+                made_once(&of_tools, |it| Ok(std::fs::write(it, build)?)),
+                of_brokers(&of_tools, |it| Ok(std::fs::write(it, build)?)),
+            ] {
+                let archive = archive.unwrap().expect("an archive");
+                assert_eq!(std::fs::read_to_string(&archive).unwrap(), build);
+                let name = archive.file_name().unwrap();
+                made.push(name.to_string_lossy().into_owned());
+            }
+        }
+        let names = ["tools-21-0-5-11.jsa", "brokers-21-0-5-11.jsa"];
+        assert_eq!(made[..2], names);
+        assert_eq!(made[4..], names);
+        assert_eq!(made[2..4], ["tools-21-0-6-7.jsa", "brokers-21-0-6-7.jsa"]);
+    }
+
+    #[test]
     fn an_archive_that_cannot_be_made_is_left_out_and_not_tried_again_at_once() {
         let libs = tempfile::tempdir().unwrap();
         for (name, fails) in [("tools", false), ("brokers", true)] {
@@ -148,7 +201,8 @@ mod tests {
             std::fs::write(libs.path().join(name).with_extension("unfinished"), "cl").unwrap();
             let mut tried = 0;
             for _ in 0..2 {
-                let archive = made_once(libs.path(), name, |_| {
+                let file = libs.path().join(name).with_extension("jsa");
+                let archive = made_once(&file, |_| {
                     tried += 1;
                     anyhow::ensure!(!fails, "the broker does not start");
                     Ok(())

@@ -244,7 +244,7 @@ impl InstalledPeer {
         };
         let libs = of_tools.parent().context("the folder of the jars")?;
         let of_brokers = match self.folder() {
-            reference::KAFKA => archive::made_once(libs, "brokers", |unfinished| {
+            reference::KAFKA => archive::of_brokers(of_tools, |unfinished| {
                 self.archive_classes(libs, of_tools, unfinished)
                     .context("cannot archive the classes of a broker")
             })?,

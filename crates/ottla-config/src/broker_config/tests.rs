@@ -327,6 +327,34 @@ fn listeners_are_checked() {
 }
 
 #[test]
+fn a_port_in_the_voters_that_this_controller_does_not_serve_is_a_warning() {
+    let messages = |extra: &str| {
+        let (_, warnings) = load(extra).expect("accepted");
+        let messages: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        messages
+    };
+    assert_eq!(
+        messages("controller.quorum.voters=1@localhost:9095"),
+        [
+            "server.properties line 11: controller.quorum.voters has 1@localhost:9095 for this node, but its \
+             controller listens on CONTROLLER://:9093: unless port 9095 is mapped to that, other nodes cannot \
+             reach this controller; correct one of the ports"
+        ]
+    );
+    let served = [
+        "controller.quorum.voters=1@localhost:9093,2@localhost:9095",
+        // The port is mapped, which the advertised listener says.
+        "controller.quorum.voters=1@h:9095\n\
+         advertised.listeners=PLAINTEXT://h:9092,CONTROLLER://h:9095",
+        // The kernel chooses the port.
+        "controller.quorum.voters=1@h:9095\nlisteners=PLAINTEXT://:9092,CONTROLLER://:0",
+    ];
+    for extra in served {
+        assert_eq!(messages(extra), [""; 0], "{extra}");
+    }
+}
+
+#[test]
 fn missing_settings_say_what_to_give() {
     let parse = |text| {
         BrokerConfig::from_properties(&Properties::parse(text, "s.properties").unwrap())

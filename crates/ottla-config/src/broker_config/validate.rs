@@ -4,7 +4,9 @@
 
 mod groups;
 
-use super::{BrokerConfig, ConfigError, SaslConfig, SecurityProtocol, Values, Warning};
+use super::{
+    BrokerConfig, ConfigError, QuorumVoter, SaslConfig, SecurityProtocol, Values, Warning,
+};
 use groups::groups;
 
 use crate::remote_storage::check_remote_storage_defaults;
@@ -413,6 +415,19 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
             ),
         );
     }
+    if let Some(QuorumVoter { id, host, port }) = unserved_voter(config, values) {
+        let listeners = config.listeners.iter().filter(|it| it.is_controller);
+        let listeners: Vec<String> = listeners.map(ToString::to_string).collect();
+        warn(
+            "controller.quorum.voters",
+            format!(
+                "controller.quorum.voters has {id}@{host}:{port} for this node, but its controller listens on {}: \
+                 unless port {port} is mapped to that, other nodes cannot reach this controller; correct one of \
+                 the ports",
+                listeners.join(", ")
+            ),
+        );
+    }
     // Without TLS and SASL, nodes and all clients have this principal.
     let anonymous = "User:ANONYMOUS";
     let nodes = nodes_principal(config);
@@ -444,6 +459,20 @@ pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mu
                 .into(),
         );
     }
+}
+
+/// This controller in `controller.quorum.voters`, if none of its listeners is bound to or advertised
+/// with that port. Kafka accepts it, because the port may be mapped to a listener.
+fn unserved_voter<'a>(config: &'a BrokerConfig, values: &Values<'_>) -> Option<&'a QuorumVoter> {
+    let mut voters = config.controller_quorum_voters.iter();
+    let voter = voters.find(|it| it.id == config.node_id)?;
+    let mut own = config.listeners.iter().filter(|it| it.is_controller);
+    // The kernel chooses a free port for port 0.
+    let is_bound = own.any(|it| it.port == voter.port || it.port == 0);
+    let port = format!(":{}", voter.port);
+    let advertised = values.optional_list("advertised.listeners");
+    let is_advertised = advertised.iter().flatten().any(|it| it.ends_with(&port));
+    (config.process_roles.controller && !is_bound && !is_advertised).then_some(voter)
 }
 
 /// The principal of the nodes; `None` if it comes from a certificate.

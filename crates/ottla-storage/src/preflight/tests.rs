@@ -548,8 +548,9 @@ fn an_empty_directory_gets_the_format_command() {
     let preflight = Preflight::of(&properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(said.contains("ottla storage format --standalone"), "{said}");
-    let ends = format!("--config {}", properties.file_name());
-    assert!(said.ends_with(&ends), "{said}");
+    // All settings of a single node are overrides.
+    let file = format!(" --config {} --override '", properties.file_name());
+    assert!(said.contains(&file), "{said}");
     assert!(Preflight::of(&properties, Unformatted::Formatted).is_possible());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -571,17 +572,16 @@ fn refusals_of_directories(of_file: &Path, overridden: Option<&str>) -> Vec<Stri
 }
 
 #[test]
-fn the_format_command_needs_overridden_directories_in_the_file() {
+fn the_format_command_has_the_overridden_directories() {
     let dir = tempfile::tempdir().unwrap();
     let of_file = refusals_of_directories(dir.path(), None);
     assert!(of_file[0].contains("; format it with: "), "{of_file:?}");
     let other = dir.path().join("other").display().to_string();
     let overridden = refusals_of_directories(dir.path(), Some(&other));
-    let said = format!(
-        "{other} is not formatted; write log.dirs={other} to s.properties, and format it with: \
-         ottla storage format "
-    );
-    assert!(overridden[0].starts_with(&said), "{overridden:?}");
+    let begin = format!("{other} is not formatted; format it with: ottla storage format ");
+    let end = format!(" --config s.properties --override 'log.dirs={other}'");
+    assert!(overridden[0].starts_with(&begin), "{overridden:?}");
+    assert!(overridden[0].ends_with(&end), "{overridden:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 
-use super::{GROUPS, WIDTH, definition};
+use super::{GROUPS, WIDTH, definition, usage};
 
 const PAGE: &str = "docs/commands.md";
 const BEGIN: &str = "<!-- commands: begin -->\n";
@@ -52,6 +52,7 @@ fn reference() -> String {
 fn help(command: &Command, name: &str, text: &mut String) {
     let command = command.clone().term_width(WIDTH);
     let help = command.clone().render_long_help().to_string();
+    let help = usage::wrap(&help, WIDTH);
     let _ = write!(text, "\n### {name}\n\n```text\n");
     for line in help.trim_end().lines() {
         let _ = writeln!(text, "{}", line.trim_end());

@@ -213,40 +213,70 @@ fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
     away.iter().map(check).collect()
 }
 
-/// The partitions that match, as `topic-0`.
-fn those(
-    topics: &[TopicDescription],
-    is_meant: impl Fn(&PartitionDescription) -> bool,
-) -> Vec<String> {
-    let of = |topic: &TopicDescription| {
-        let partitions = topic.partitions.iter().filter(|it| is_meant(it));
-        let names = partitions.map(|it| format!("{}-{}", topic.name, it.partition));
-        names.collect::<Vec<_>>()
-    };
-    topics.iter().flat_map(of).collect()
+/// The partitions that match a condition. The many partitions of internal topics would hide the users'
+/// topics, so they are counted.
+struct Matching {
+    /// Partitions of users' topics, as `topic-0`.
+    named: Vec<String>,
+    /// Internal topics that have such partitions, each with their number.
+    internal: Vec<(String, usize)>,
+}
+
+impl Matching {
+    fn of(topics: &[TopicDescription], is_meant: impl Fn(&PartitionDescription) -> bool) -> Self {
+        let (mut named, mut internal) = (Vec::new(), Vec::new());
+        for topic in topics {
+            let meant = topic.partitions.iter().filter(|it| is_meant(it));
+            if !topic.is_internal {
+                named.extend(meant.map(|it| format!("{}-{}", topic.name, it.partition)));
+                continue;
+            }
+            match meant.count() {
+                0 => {}
+                count => internal.push((topic.name.clone(), count)),
+            }
+        }
+        Matching { named, internal }
+    }
+
+    fn count(&self) -> usize {
+        let internal = self.internal.iter().map(|(_, count)| count);
+        self.named.len() + internal.sum::<usize>()
+    }
+
+    /// Such as `orders-0, orders-1; 25 of __consumer_offsets`.
+    fn text(&self) -> String {
+        let internal = self.internal.iter();
+        let internal: Vec<String> = internal
+            .map(|(name, count)| format!("{count} of {name}"))
+            .collect();
+        let parts = [some_of(&self.named), internal.join(", ")];
+        let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+        parts.join("; ")
+    }
 }
 
 fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
     let count: usize = topics.iter().map(|topic| topic.partitions.len()).sum();
-    let offline = those(topics, |it| it.leader.is_none());
-    let lacking = those(topics, |it| {
+    let offline = Matching::of(topics, |it| it.leader.is_none());
+    let lacking = Matching::of(topics, |it| {
         it.leader.is_some() && it.isr.len() < it.replicas.len()
     });
-    let moved = those(topics, |it| {
+    let moved = Matching::of(topics, |it| {
         it.leader.is_some() && it.leader != it.replicas.first().copied()
     });
     let mut checks = Vec::new();
-    if !offline.is_empty() {
+    if offline.count() > 0 {
         checks.push(Check::problem(
             "without a leader",
-            some_of(&offline),
+            offline.text(),
             "start the brokers that have their replicas",
         ));
     }
-    if !lacking.is_empty() {
+    if lacking.count() > 0 {
         checks.push(Check::problem(
             "under-replicated",
-            some_of(&lacking),
+            lacking.text(),
             "start the brokers that are down; of those that run, check the network and the disks",
         ));
     }
@@ -256,10 +286,10 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
             format!("all of {count} partitions are in sync"),
         ));
     }
-    if count > 0 && moved.len() as f64 / count as f64 > MUCH_IMBALANCE {
+    if count > 0 && moved.count() as f64 / count as f64 > MUCH_IMBALANCE {
         checks.push(Check::warning(
             "led by another than the preferred replica",
-            some_of(&moved),
+            moved.text(),
             "ottla leader-election --election-type preferred --all-topic-partitions --bootstrap-server …",
         ));
     }
@@ -545,6 +575,23 @@ mod tests {
                 "led by another than the preferred replica: t-2"
             ]
         );
+    }
+
+    #[test]
+    fn partitions_of_internal_topics_are_counted_after_those_of_users() {
+        let lacking: Vec<_> = (0..7).map(|_| (Some(1), &[1, 2][..], &[1][..])).collect();
+        let mut offsets = topic(&lacking);
+        offsets.name = "__consumer_offsets".into();
+        offsets.is_internal = true;
+        let found = partitions(&[offsets.clone(), topic(&lacking)]);
+        assert_eq!(
+            found[0].what,
+            "t-0, t-1, t-2, t-3, t-4 and 2 more; 7 of __consumer_offsets"
+        );
+        let sound = topic(&[(Some(1), &[1, 2], &[1, 2])]);
+        let found = partitions(&[offsets, sound]);
+        assert_eq!(found[0].level, Level::Problem);
+        assert_eq!(found[0].what, "7 of __consumer_offsets");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 use ottla_config::Properties;
 
 use super::script_name;
-use crate::{container, server};
+use crate::{container, node_properties, server};
 
 /// Stop the Ottla servers that run on this machine.
 ///
@@ -206,11 +206,8 @@ impl Configured {
             }
             None => server::properties_without_a_file(),
         };
-        for setting in &self.overrides {
-            if let Some((key, value)) = setting.split_once('=') {
-                properties.set(key.trim(), value.trim());
-            }
-        }
+        // A server with an invalid override does not run.
+        let _ = node_properties::override_with(&mut properties, &self.overrides);
         properties
     }
 }

@@ -296,7 +296,7 @@ fn reminder(number: usize) -> Duration {
     }
 }
 
-fn length_of(length: Duration) -> String {
+pub(super) fn length_of(length: Duration) -> String {
     match length.as_secs() {
         0 => format!("{} ms", length.as_millis()),
         seconds @ 1..120 => format!("{seconds} s"),

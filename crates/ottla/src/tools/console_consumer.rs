@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args};
 use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
 
 use super::topic_filter::TopicFilter;
-use super::{block_on, connection_watch, report_plainly, warn_of_unknown};
+use super::{block_on, connection_watch, coordinator_watch, report_plainly, warn_of_unknown};
 use arguments::{PrintingArgs, SettingsArgs};
 use polling::Polling;
 
@@ -115,6 +115,13 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         eprintln!("Processed a total of 0 messages");
         return Ok(());
     };
+    // A single partition is read without a group.
+    let group = config
+        .group_id
+        .as_ref()
+        .filter(|_| args.partition.is_none());
+    let _coordinator_watch =
+        group.map(|group| coordinator_watch::watch(&client, &who, group, None));
     let mut consumer = start(args, &client, config).await?;
 
     let max_messages = args

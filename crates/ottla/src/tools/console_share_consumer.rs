@@ -11,7 +11,7 @@ use super::console_consumer::arguments::{PrintingArgs, SettingsArgs};
 use super::console_consumer::formatter::{Formatter, WriteError};
 use super::console_consumer::missing_topic;
 use super::console_consumer::polling::Polling;
-use super::{block_on, connection_watch, report_plainly, warn_of_unknown};
+use super::{block_on, connection_watch, coordinator_watch, report_plainly, warn_of_unknown};
 
 /// Print the records of a topic as a member of a share group.
 ///
@@ -87,6 +87,8 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
         eprintln!("Processed a total of 0 messages");
         return Ok(());
     };
+    let _coordinator_watch =
+        coordinator_watch::watch(&client, &who, &config.group_id, Some(&args.topic));
     missing_topic::warn(&client, &args.topic, false).await?;
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));

@@ -43,6 +43,9 @@ struct ConfigArgs {
     /// The node's configuration file.
     #[arg(long, short = 'c', value_name = "FILE")]
     config: String,
+    /// A setting that overrides the file; repeatable.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -114,6 +117,7 @@ pub(super) use scram_records::parse as scram_record;
 
 fn load_config(args: &ConfigArgs) -> anyhow::Result<BrokerConfig> {
     let mut properties = read_properties(&args.config)?;
+    node_properties::override_with(&mut properties, &args.overrides).map_err(anyhow::Error::msg)?;
     node_properties::complete_without_logins(&mut properties).map_err(anyhow::Error::msg)?;
     let (config, warnings) = BrokerConfig::from_properties(&properties)?;
     for warning in warnings {

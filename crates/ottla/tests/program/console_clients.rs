@@ -1,5 +1,5 @@
 //! The console clients at a terminal: a broker that fails and returns, an unreachable broker, a
-//! closed output pipe, a missing topic.
+//! closed output pipe, a missing topic, a group without a coordinator.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -324,6 +324,47 @@ fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
         "{}",
         consumer.err()
     );
+}
+
+#[test]
+fn consumers_report_that_their_group_has_to_wait() {
+    let broker = BrokerBuilder::new()
+        .property("group.initial.rebalance.delay.ms", "0")
+        .property("offsets.topic.num.partitions", "1")
+        .property("offsets.topic.replication.factor", "3")
+        .property("share.coordinator.state.topic.num.partitions", "1")
+        .property("share.coordinator.state.topic.replication.factor", "3")
+        .property("share.coordinator.state.topic.min.isr", "1")
+        .start();
+    broker.create_topic("orders", 1);
+    let servers = broker.bootstrap();
+    let tools = ["console-consumer", "console-share-consumer"];
+    let consumers = tools.map(|tool| {
+        let arguments = [tool, "--topic", "orders", "--group", tool];
+        Running::start(&servers, &arguments)
+    });
+    for (group, consumer) in tools.iter().zip(&consumers) {
+        consumer.until(&format!(
+            "The coordinator of group {group} is not available: topic __consumer_offsets does not exist"
+        ));
+    }
+    // With the default of one replica.
+    broker.create_topic("__consumer_offsets", 1);
+    for (group, consumer) in tools.iter().zip(&consumers) {
+        consumer.until(&format!(
+            "The coordinator of group {group} is available after "
+        ));
+    }
+    let [consumer, sharing] = &consumers;
+    let state = "The state of share group console-share-consumer is";
+    let missing = "not available: topic __share_group_state does not exist";
+    sharing.until(&format!("{state} {missing}"));
+    broker.create_topic("__share_group_state", 1);
+    sharing.until(&format!("{state} available after "));
+    for (consumer, lines) in [(consumer, 1), (sharing, 2)] {
+        assert_eq!(consumer.count("WARN"), lines, "{}", consumer.err());
+        assert_eq!(consumer.count("INFO"), lines, "{}", consumer.err());
+    }
 }
 
 #[test]

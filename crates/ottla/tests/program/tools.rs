@@ -375,7 +375,7 @@ fn files_of_a_broker_can_be_dumped() {
 }
 
 #[test]
-fn a_directory_is_formatted_with_credentials() {
+fn a_directory_is_formatted_with_credentials_and_overrides() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("server.properties");
     let text = |voters: &str| {
@@ -385,7 +385,7 @@ fn a_directory_is_formatted_with_credentials() {
             folder.path().join("data").display()
         )
     };
-    std::fs::write(&config, text("1@a:1,2@b:1,3@c:1")).expect("the properties");
+    std::fs::write(&config, text("1@a:9093,2@b:9093,3@c:9093")).expect("the properties");
     let config_path = config.display().to_string();
     let format = [
         "storage",
@@ -418,6 +418,18 @@ fn a_directory_is_formatted_with_credentials() {
         dumped.out.contains(r#"{"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":1,"#),
         "{}",
         dumped.out
+    );
+    let other = folder.path().join("other");
+    let over = format!("log.dirs={}", other.display());
+    let elsewhere = run(&[&format[..], &["--override", &over]].concat());
+    assert_eq!(elsewhere.status, 0, "{}", elsewhere.err);
+    assert!(other.join("meta.properties").exists(), "{}", elsewhere.out);
+    let wrong = run(&[&format[..], &["--override", "log.dirs"]].concat());
+    assert_eq!(wrong.status, 1);
+    assert!(
+        wrong.err.starts_with("--override log.dirs: give it as"),
+        "{}",
+        wrong.err
     );
 }
 

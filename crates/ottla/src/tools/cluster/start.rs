@@ -22,6 +22,7 @@ use super::node_process::NodeProcess;
 use super::secured::{ADMIN, Secured, USER};
 use crate::columns;
 use crate::counted::counted;
+use crate::node_properties;
 use crate::shell_word::shell_word;
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
@@ -71,13 +72,8 @@ pub fn run(args: &StartArgs) -> ExitCode {
 
 fn try_run(args: &StartArgs) -> Result<(), String> {
     let began = Instant::now();
-    for given in &args.overrides {
-        if !given.contains('=') {
-            return Err(format!(
-                "--override {given}: give it as key=value, for example --override num.partitions=6"
-            ));
-        }
-    }
+    // Before anything is made.
+    node_properties::override_with(&mut Properties::new("the command line"), &args.overrides)?;
     let wanted = Wanted {
         brokers: args.brokers,
         controllers: args.controllers,
@@ -105,9 +101,7 @@ fn warnings_of(layout: &Layout, overrides: &[String]) -> Vec<String> {
         let bytes = std::fs::read(&file).ok()?;
         let name = file.display().to_string();
         let mut properties = Properties::parse_bytes(&bytes, &name).ok()?;
-        for (key, value) in overrides.iter().filter_map(|it| it.split_once('=')) {
-            properties.set(key.trim(), value.trim());
-        }
+        node_properties::override_with(&mut properties, overrides).ok()?;
         let (_, warnings) = BrokerConfig::from_properties(&properties).ok()?;
         Some(warnings)
     };

@@ -134,6 +134,9 @@ fn nothing_to_do(image: &Image, options: &Options, plan: &Plan) -> String {
         return "Nothing to do: no move comes nearer to these goals.".to_owned();
     }
     match leaderless(image).len() {
+        0 if image.brokers.len() == 1 => {
+            "Nothing to do: the cluster has no other broker.".to_owned()
+        }
         0 => format!("Nothing to do: every goal is reached within {tolerance} %."),
         count => format!(
             "Nothing to move: every goal is reached within {tolerance} %, but {} without a leader.",
@@ -535,6 +538,12 @@ mod tests {
             sections.pop().unwrap().remove(0)
         };
         assert!(last(&image).starts_with("Nothing to do: every goal is reached within "));
+        let mut alone = image.clone();
+        alone.brokers.truncate(1);
+        assert_eq!(
+            last(&alone),
+            "Nothing to do: the cluster has no other broker."
+        );
         image.partitions[3].leader = None;
         let text = last(&image);
         assert!(

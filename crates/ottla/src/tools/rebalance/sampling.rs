@@ -77,8 +77,8 @@ impl Topics {
     }
 }
 
-/// Describes the cluster, and measures the write rate of producers for a while. Options that do not fit
-/// the cluster are refused first.
+/// Describes the cluster, and measures the write rate of producers for a while if a plan can depend
+/// on it. Options that do not fit the cluster are refused first.
 pub(super) async fn image(
     admin: &Admin,
     topics: &Topics,
@@ -105,8 +105,13 @@ pub(super) async fn image(
     let described = admin
         .describe_topics(&admin.list_topics(true).await?)
         .await?;
-    options.check(&known_brokers(&cluster, &described), &alive)?;
+    let known = known_brokers(&cluster, &described);
+    options.check(&known, &alive)?;
     let before = directories(admin, alive.iter().copied()).await?;
+    let sample_seconds = match may_change(&known, &described, topics) {
+        true => sample_seconds,
+        false => 0,
+    };
     if sample_seconds > 0 {
         if tells {
             eprintln!("Measuring the write rate of producers for {sample_seconds} s …");
@@ -154,6 +159,13 @@ pub(super) async fn image(
             .collect(),
         partitions,
     })
+}
+
+/// Whether a plan can depend on what producers write: there are several brokers, and partitions
+/// that may move.
+fn may_change(brokers: &BTreeSet<i32>, described: &[TopicDescription], topics: &Topics) -> bool {
+    let mut movable = described.iter().filter(|it| topics.may_move(&it.name));
+    brokers.len() > 1 && movable.any(|it| !it.partitions.is_empty())
 }
 
 /// The brokers that are registered or have replicas.
@@ -223,6 +235,34 @@ fn partitions(topic: &TopicDescription, may_move: bool, sizes: &Sizes) -> Vec<Pa
 mod tests {
     use super::*;
 
+    fn topic() -> TopicDescription {
+        TopicDescription {
+            name: "t".to_owned(),
+            topic_id: Default::default(),
+            is_internal: false,
+            partitions: vec![ottla_client::admin::PartitionDescription {
+                partition: 0,
+                leader: Some(1),
+                replicas: vec![1, 2, 3],
+                isr: vec![1, 2],
+                eligible_leader_replicas: None,
+                last_known_elr: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn nothing_is_measured_for_a_plan_without_a_choice() {
+        let all = Topics::new(None, None).unwrap();
+        let others = Topics::new(None, Some("t")).unwrap();
+        let described = [topic()];
+        let both = BTreeSet::from([1, 2]);
+        assert!(may_change(&both, &described, &all));
+        assert!(!may_change(&both, &described, &others));
+        assert!(!may_change(&both, &[], &all));
+        assert!(!may_change(&BTreeSet::from([1]), &described, &all));
+    }
+
     #[test]
     fn topics_are_included_and_excluded() {
         let topics = Topics::new(Some("orders.*"), Some("orders-old")).unwrap();
@@ -276,19 +316,7 @@ mod tests {
             after: at(700, 1900),
             seconds: BTreeMap::from([(1, 10.0), (2, 10.0)]),
         };
-        let topic = TopicDescription {
-            name: "t".to_owned(),
-            topic_id: Default::default(),
-            is_internal: false,
-            partitions: vec![ottla_client::admin::PartitionDescription {
-                partition: 0,
-                leader: Some(1),
-                replicas: vec![1, 2, 3],
-                isr: vec![1, 2],
-                eligible_leader_replicas: None,
-                last_known_elr: None,
-            }],
-        };
+        let topic = topic();
         let partition = &partitions(&topic, true, &sizes)[0];
         assert_eq!((partition.size_bytes, partition.bytes_in), (1900, 100));
         let dirs: Vec<_> = partition

@@ -1,0 +1,326 @@
+//! Reports to the user of a console consumer that its group has to wait: one line when the group
+//! coordinator, or the state of a share group, has been unavailable for a while, and one line when it
+//! is available again. These clients retry without a limit.
+//!
+//! Unreachable brokers are reported by [`super::connection_watch`].
+
+use std::time::{Duration, Instant};
+
+use ottla_client::{Client, ClientError, CoordinatorKind};
+use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
+use ottla_protocol::messages::metadata_response::MetadataResponse;
+use ottla_types::ErrorCode;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::connection_watch::length_of;
+use crate::counted::counted;
+
+const OFFSETS_TOPIC: &str = "__consumer_offsets";
+const SHARE_STATE_TOPIC: &str = "__share_group_state";
+/// The pause between checks. While the client knows the coordinator, a check sends no request.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same while the state of a share group is available, because each check is a request.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
+/// How long a broker has to answer a check.
+const PROBE: Duration = Duration::from_secs(2);
+/// Reported only after this time: internal topics are created at their first use, and leaders are
+/// elected, in less.
+const NOTEWORTHY: Duration = Duration::from_secs(5);
+
+/// Watches the coordinator of a group until it is dropped.
+pub(super) struct CoordinatorWatch {
+    task: JoinHandle<()>,
+}
+
+impl Drop for CoordinatorWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// `who` is the client's name in Kafka's logs. `shared` is the topic of a share group, whose state is
+/// watched too.
+pub(super) fn watch(
+    client: &Client,
+    who: &str,
+    group: &str,
+    shared: Option<&str>,
+) -> CoordinatorWatch {
+    let (client, group, shared) = (client.clone(), group.to_owned(), shared.map(str::to_owned));
+    let mut report = Report::new(who);
+    let task = tokio::spawn(async move {
+        loop {
+            let checked = timeout(PROBE, check(&client, &group, shared.as_deref())).await;
+            let state = match checked {
+                Ok(Ok(state)) => state,
+                _ => State::Unknown,
+            };
+            let pause = match &state {
+                State::Available if shared.is_some() => LONG_PAUSE,
+                _ => PAUSE,
+            };
+            if let Some(line) = report.observe(Instant::now(), state) {
+                eprintln!("{line}");
+            }
+            sleep(pause).await;
+        }
+    });
+    CoordinatorWatch { task }
+}
+
+/// What a check has found.
+enum State {
+    Available,
+    /// No broker has answered.
+    Unknown,
+    Unavailable {
+        what: String,
+        reason: String,
+    },
+}
+
+async fn check(client: &Client, group: &str, shared: Option<&str>) -> Result<State, ClientError> {
+    let is_waited_for = |error: &ClientError| error.code().is_some() && error.is_retriable();
+    match client.coordinator(CoordinatorKind::Group, group).await {
+        Ok(_) => {}
+        Err(error) if is_waited_for(&error) => {
+            let described = describe(client, &[OFFSETS_TOPIC]).await?;
+            return Ok(State::Unavailable {
+                what: format!("The coordinator of group {group}"),
+                reason: trouble_of(&described, OFFSETS_TOPIC)
+                    .unwrap_or_else(|| error.broker_message()),
+            });
+        }
+        // The client itself reports an error that ends it.
+        Err(error) => return Err(error),
+    }
+    let Some(topic) = shared else {
+        return Ok(State::Available);
+    };
+    let described = describe(client, &[topic, SHARE_STATE_TOPIC]).await?;
+    Ok(state_of_share_group(&described, group, topic))
+}
+
+/// The brokers create the topic of the state when a share group reads its first partition.
+fn state_of_share_group(described: &MetadataResponse, group: &str, topic: &str) -> State {
+    let mut topics = described.topics.iter();
+    let is_read = topics.any(|it| it.name.as_deref() == Some(topic) && !it.partitions.is_empty());
+    match trouble_of(described, SHARE_STATE_TOPIC).filter(|_| is_read) {
+        Some(reason) => State::Unavailable {
+            what: format!("The state of share group {group}"),
+            reason,
+        },
+        None => State::Available,
+    }
+}
+
+/// Describes topics. Not with [`Client::refresh_metadata`], after which the metadata of all topics
+/// counts as new.
+async fn describe(client: &Client, topics: &[&str]) -> Result<MetadataResponse, ClientError> {
+    let topic = |name: &&str| MetadataRequestTopic {
+        name: Some((*name).to_owned().into()),
+        ..Default::default()
+    };
+    let request = MetadataRequest {
+        topics: Some(topics.iter().map(topic).collect()),
+        allow_auto_topic_creation: false,
+        ..Default::default()
+    };
+    client.any_node().await?.send(&request).await
+}
+
+/// Why an internal topic cannot be used; `None` if no reason is known.
+fn trouble_of(described: &MetadataResponse, topic: &str) -> Option<String> {
+    let mut topics = described.topics.iter();
+    let found = topics.find(|it| it.name.as_deref() == Some(topic))?;
+    if ErrorCode::from_code(found.error_code) == ErrorCode::UnknownTopicOrPartition {
+        return Some(format!(
+            "topic {topic} does not exist, and the brokers have not created it; `ottla doctor` finds the reason"
+        ));
+    }
+    let leaderless = found.partitions.iter().filter(|it| it.leader_id < 0);
+    match leaderless.count() {
+        0 => None,
+        count => Some(format!(
+            "{count} of {} of topic {topic} without a leader",
+            counted(found.partitions.len(), "partition")
+        )),
+    }
+}
+
+/// What is unavailable, since when, and whether that was reported.
+struct Report {
+    who: String,
+    unavailable: Option<Unavailable>,
+}
+
+struct Unavailable {
+    what: String,
+    since: Instant,
+    is_reported: bool,
+}
+
+impl Report {
+    fn new(who: &str) -> Report {
+        Report {
+            who: who.to_owned(),
+            unavailable: None,
+        }
+    }
+
+    /// The line to print now, if any.
+    fn observe(&mut self, now: Instant, state: State) -> Option<String> {
+        let (what, reason) = match state {
+            State::Available => return self.end(now),
+            State::Unavailable { what, reason } => (what, reason),
+            // Whether it is available will be known later.
+            State::Unknown => {
+                let unavailable = self.unavailable.take();
+                self.unavailable = unavailable.filter(|it| it.is_reported);
+                return None;
+            }
+        };
+        let ended = match &self.unavailable {
+            Some(before) if before.what != what => self.end(now),
+            _ => None,
+        };
+        let unavailable = self.unavailable.get_or_insert_with(|| Unavailable {
+            what,
+            since: now,
+            is_reported: false,
+        });
+        if unavailable.is_reported || now - unavailable.since < NOTEWORTHY {
+            return ended;
+        }
+        unavailable.is_reported = true;
+        let (who, what) = (&self.who, &unavailable.what);
+        Some(format!(
+            "WARN [{who}] {what} is not available: {reason}. Waiting for it."
+        ))
+    }
+
+    /// The line to print when what was unavailable is available.
+    fn end(&mut self, now: Instant) -> Option<String> {
+        let before = self.unavailable.take().filter(|it| it.is_reported)?;
+        let (who, what, length) = (&self.who, before.what, length_of(now - before.since));
+        Some(format!("INFO [{who}] {what} is available after {length}."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::messages::metadata_response::{
+        MetadataResponsePartition, MetadataResponseTopic,
+    };
+
+    use super::*;
+
+    fn unavailable() -> State {
+        State::Unavailable {
+            what: "The coordinator of group g".to_owned(),
+            reason: "no leader".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_long_wait_is_one_line_and_one_when_it_is_over() {
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        let mut report = Report::new("C");
+        let waiting = (0..10).map(|second| report.observe(at(second), unavailable()));
+        let waiting: Vec<Option<String>> = waiting.collect();
+        let line =
+            "WARN [C] The coordinator of group g is not available: no leader. Waiting for it.";
+        let reported: Vec<usize> = (0..10)
+            .filter(|second| waiting[*second].as_deref() == Some(line))
+            .collect();
+        assert_eq!(reported, [5]);
+        assert_eq!(waiting.iter().flatten().count(), 1, "{waiting:?}");
+        assert_eq!(report.observe(at(10), State::Unknown), None);
+        assert_eq!(
+            report.observe(at(12), State::Available).as_deref(),
+            Some("INFO [C] The coordinator of group g is available after 12 s.")
+        );
+        assert_eq!(report.observe(at(13), State::Available), None);
+    }
+
+    #[test]
+    fn the_state_of_a_share_group_is_waited_for_after_its_coordinator() {
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        let mut report = Report::new("C");
+        report.observe(at(0), unavailable());
+        report.observe(at(5), unavailable()).expect("it is long");
+        let next = || State::Unavailable {
+            what: "The state of share group g".to_owned(),
+            reason: "no topic".to_owned(),
+        };
+        let lines = [7, 12].map(|second| report.observe(at(second), next()));
+        assert_eq!(
+            lines.map(Option::unwrap_or_default),
+            [
+                "INFO [C] The coordinator of group g is available after 7 s.",
+                "WARN [C] The state of share group g is not available: no topic. Waiting for it."
+            ]
+        );
+    }
+
+    #[test]
+    fn a_short_wait_is_not_reported() {
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        for between in [State::Available, State::Unknown] {
+            let mut report = Report::new("C");
+            assert_eq!(report.observe(at(0), unavailable()), None);
+            assert_eq!(report.observe(at(4), between), None);
+            assert_eq!(report.observe(at(6), unavailable()), None);
+            assert_eq!(report.observe(at(8), State::Available), None);
+        }
+    }
+
+    /// A topic with these leaders; without any, it does not exist.
+    fn topic(name: &str, leaders: &[i32]) -> MetadataResponseTopic {
+        let partition = |leader_id: &i32| MetadataResponsePartition {
+            leader_id: *leader_id,
+            ..Default::default()
+        };
+        MetadataResponseTopic {
+            error_code: match leaders {
+                [] => ErrorCode::UnknownTopicOrPartition.code(),
+                _ => 0,
+            },
+            name: Some(name.to_owned().into()),
+            partitions: leaders.iter().map(partition).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_share_group_is_missed_once_there_is_a_partition_to_read() {
+        let reason = |topics: Vec<MetadataResponseTopic>| {
+            let described = MetadataResponse {
+                topics,
+                ..Default::default()
+            };
+            match state_of_share_group(&described, "g", "t") {
+                State::Unavailable { what, reason } => Some(format!("{what}: {reason}")),
+                State::Available | State::Unknown => None,
+            }
+        };
+        let missing = topic(SHARE_STATE_TOPIC, &[]);
+        let said = reason(vec![topic("t", &[1]), missing.clone()]).expect("it is missing");
+        let begin = "The state of share group g: topic __share_group_state does not exist";
+        assert!(said.starts_with(begin), "{said}");
+        assert_eq!(reason(vec![topic("t", &[]), missing]), None);
+        let ill = topic(SHARE_STATE_TOPIC, &[1, -1]);
+        assert_eq!(
+            reason(vec![topic("t", &[1]), ill]).as_deref(),
+            Some(
+                "The state of share group g: 1 of 2 partitions of topic __share_group_state without a leader"
+            )
+        );
+        let well = topic(SHARE_STATE_TOPIC, &[1, 2]);
+        assert_eq!(reason(vec![topic("t", &[1]), well]), None);
+    }
+}
