@@ -38,11 +38,7 @@ impl LogChecks {
         for node in &cluster.nodes {
             // Before the disk, which may lose uncommitted records in between.
             let committed = committed_in(node);
-            let (logs, _) = logs::on_disk(&node.disk);
-            for (log, batches) in &logs {
-                if is_compacted(log) {
-                    continue;
-                }
+            for (log, batches) in &logs::on_disk(&node.disk, is_append_only) {
                 self.on_batches(&node.name, log, batches);
                 if let Some(end) = committed.get(log) {
                     let committed = batches.iter().take_while(|it| it.last_offset < *end);
@@ -131,9 +127,8 @@ impl LogChecks {
     fn difference(&self, cluster: &Cluster) -> Option<String> {
         let mut first: BTreeMap<String, (String, Vec<Batch>)> = BTreeMap::new();
         for node in &cluster.nodes {
-            let (logs, _) = logs::on_disk(&node.disk);
-            for (log, batches) in logs {
-                if is_compacted(&log) || log.starts_with(METADATA) && !node.holds_metadata_vote() {
+            for (log, batches) in logs::on_disk(&node.disk, is_append_only) {
+                if log.starts_with(METADATA) && !node.holds_metadata_vote() {
                     continue;
                 }
                 let end = batches.last().map_or(0, |batch| batch.last_offset + 1);
@@ -174,7 +169,7 @@ impl LogChecks {
                 false => outcome.leader_epochs += epochs.len() as u64,
             }
         }
-        let segments = |node: &crate::node::Node| logs::on_disk(&node.disk).1;
+        let segments = |node: &Node| logs::count_segments(&node.disk);
         outcome.segments = cluster.nodes.iter().map(segments).sum();
     }
 }
@@ -200,7 +195,7 @@ fn committed_in(node: &Node) -> BTreeMap<String, i64> {
     committed
 }
 
-/// Whether the cleaner rewrites the log.
-fn is_compacted(log: &str) -> bool {
-    log.starts_with("__") && !log.starts_with(METADATA)
+/// Whether the cleaner leaves the log as it is.
+fn is_append_only(log: &str) -> bool {
+    !log.starts_with("__") || log.starts_with(METADATA)
 }
