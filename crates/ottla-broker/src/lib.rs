@@ -12,11 +12,6 @@
 // Tests create files and threads.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-const _: () = assert!(
-    !ottla_sync::IS_SIMULATION_BUILD || cfg!(debug_assertions),
-    "a release must not be able to simulate, which costs it speed: build it without the tests' crates (cargo build --release -p ottla)"
-);
-
 mod api;
 mod api_table;
 mod audit_topic;

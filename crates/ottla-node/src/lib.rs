@@ -14,6 +14,12 @@
 // Tests make files and threads of their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+// In this crate, because the profile of simulations keeps its debug assertions.
+const _: () = assert!(
+    !ottla_sync::IS_SIMULATION_BUILD || cfg!(debug_assertions),
+    "a release must not be able to simulate, which costs it speed: build it without the tests' crates (cargo build --release -p ottla)"
+);
+
 pub mod quorum;
 
 pub mod controller_thread;

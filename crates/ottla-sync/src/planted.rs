@@ -1,7 +1,11 @@
 //! Defects planted by simulations in crates that use this one, to show that they are found. Without
 //! the feature `planted-bugs` there are none: [`has`] is constantly false.
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+// A build that can simulate is one for tests, even without debug assertions.
+#[cfg(all(
+    feature = "planted-bugs",
+    not(any(debug_assertions, feature = "simulation"))
+))]
 compile_error!("bugs are planted only in builds for tests");
 
 /// Whether the named defect is planted.

@@ -38,11 +38,7 @@ impl LogChecks {
         for node in &cluster.nodes {
             // Before the disk, which may lose uncommitted records in between.
             let committed = committed_in(node);
-            let (logs, _) = logs::on_disk(&node.disk);
-            for (log, batches) in &logs {
-                if is_compacted(log) {
-                    continue;
-                }
+            for (log, batches) in &logs::on_disk(&node.disk, is_append_only) {
                 self.on_batches(&node.name, log, batches);
                 if let Some(end) = committed.get(log) {
                     let committed = batches.iter().take_while(|it| it.last_offset < *end);
@@ -57,7 +53,17 @@ impl LogChecks {
 
     fn on_batches(&mut self, node: &str, log: &str, batches: &[Batch]) {
         let written = self.written.entry(log.to_owned()).or_default();
-        for batch in batches {
+        // Most are known, and in this order: following the known ones is cheaper than a search for each.
+        let mut known = written.iter().peekable();
+        let is_new = |batch: &&Batch| {
+            let key = (batch.epoch, batch.base_offset);
+            while known.next_if(|(at, _)| **at < key).is_some() {}
+            known
+                .peek()
+                .is_none_or(|(at, (it, _))| (**at, it) != (key, *batch))
+        };
+        let new: Vec<&Batch> = batches.iter().filter(is_new).collect();
+        for batch in new {
             let (known, holder) = written
                 .entry((batch.epoch, batch.base_offset))
                 .or_insert_with(|| (*batch, node.to_owned()));
@@ -131,9 +137,8 @@ impl LogChecks {
     fn difference(&self, cluster: &Cluster) -> Option<String> {
         let mut first: BTreeMap<String, (String, Vec<Batch>)> = BTreeMap::new();
         for node in &cluster.nodes {
-            let (logs, _) = logs::on_disk(&node.disk);
-            for (log, batches) in logs {
-                if is_compacted(&log) || log.starts_with(METADATA) && !node.holds_metadata_vote() {
+            for (log, batches) in logs::on_disk(&node.disk, is_append_only) {
+                if log.starts_with(METADATA) && !node.holds_metadata_vote() {
                     continue;
                 }
                 let end = batches.last().map_or(0, |batch| batch.last_offset + 1);
@@ -174,7 +179,7 @@ impl LogChecks {
                 false => outcome.leader_epochs += epochs.len() as u64,
             }
         }
-        let segments = |node: &crate::node::Node| logs::on_disk(&node.disk).1;
+        let segments = |node: &Node| logs::count_segments(&node.disk);
         outcome.segments = cluster.nodes.iter().map(segments).sum();
     }
 }
@@ -200,7 +205,54 @@ fn committed_in(node: &Node) -> BTreeMap<String, i64> {
     committed
 }
 
-/// Whether the cleaner rewrites the log.
-fn is_compacted(log: &str) -> bool {
-    log.starts_with("__") && !log.starts_with(METADATA)
+/// Whether the cleaner leaves the log as it is.
+fn is_append_only(log: &str) -> bool {
+    !log.starts_with("__") || log.starts_with(METADATA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(epoch: i32, base_offset: i64, crc: u32) -> Batch {
+        Batch {
+            base_offset,
+            last_offset: base_offset,
+            epoch,
+            crc,
+            producer: None,
+            is_control: false,
+        }
+    }
+
+    #[test]
+    fn a_batch_is_the_same_on_all_disks_and_at_all_times() {
+        let log = [batch(1, 0, 7), batch(1, 1, 8), batch(3, 2, 9)];
+        let finding_of = |other: &[Batch]| {
+            let mut checks = LogChecks::default();
+            checks.on_batches("broker-1", "a-0", &log);
+            checks.on_batches("broker-1", "a-0", &log);
+            checks.on_batches("broker-2", "b-0", other);
+            assert_eq!(checks.finding(), None);
+            checks.on_batches("broker-2", "a-0", other);
+            let finding = checks.finding();
+            let is_of_batch = |it: &String| it.starts_with("log matching: a-0 has Batch");
+            assert!(finding.as_ref().is_none_or(is_of_batch), "{finding:?}");
+            finding.is_some()
+        };
+        assert!(!finding_of(&log) && !finding_of(&log[1..]) && !finding_of(&[]));
+        assert!(!finding_of(&[
+            batch(1, 0, 7),
+            batch(2, 1, 1),
+            batch(4, 3, 1)
+        ]));
+        for at in 0..log.len() {
+            let mut other = log;
+            other[at].crc += 1;
+            assert!(finding_of(&other) && finding_of(&other[at..]));
+            // Also if the epochs of the log are out of order.
+            other.reverse();
+            assert!(finding_of(&other));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use tokio::time::MissedTickBehavior;
 
+use crate::simulation::state::timers::TimerKey;
 use crate::simulation::trace::Op;
 use crate::simulation::world::{self, Timer, World};
 
@@ -80,7 +81,7 @@ struct Alarm {
     /// In simulated nanoseconds.
     deadline: u64,
     /// The key of its timer, and the waker of the timer.
-    timer: Option<((u64, u64), Waker)>,
+    timer: Option<(TimerKey, Waker)>,
 }
 
 impl Alarm {

@@ -28,14 +28,12 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let id = self.0;
-        if let Some(world) = world::world_of(id.run) {
-            let host = id.host as usize;
-            let worker =
-                world.with(|state| state.hosts[host].executor.wake(id.slot, id.generation));
-            if let Some(worker) = worker {
-                world.wake(worker);
+        world::with_state_of(id.run, |state| {
+            let executor = &mut state.hosts[id.host as usize].executor;
+            if let Some(worker) = executor.wake(id.slot, id.generation) {
+                state.wake(worker);
             }
-        }
+        });
     }
 }
 
@@ -142,9 +140,7 @@ impl Wake for ThreadWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_woken.store(true, Ordering::Relaxed);
-        if let Some(world) = world::world_of(self.run) {
-            world.wake(self.token);
-        }
+        world::with_state_of(self.run, |state| state.wake(self.token));
     }
 }
 

@@ -141,7 +141,8 @@ impl Chooser {
         }
         let is_starved = |slot| starved.is_some_and(|salt| (threads.number(slot) ^ salt) % 4 == 0);
         let first = self.index(threads.len());
-        let slots = (0..threads.len()).map(|n| threads.slot((first + n) % threads.len()));
+        let indices = (first..threads.len()).chain(0..first);
+        let slots = indices.map(|index| threads.slot(index));
         let eager = slots
             .clone()
             .find(|slot| Some(*slot) != not && !is_starved(*slot));

@@ -57,6 +57,16 @@ pub(super) fn world_of(run: u64) -> Option<Rc<World>> {
     WORLD.with_borrow(|world| world.clone().filter(|world| world.run == run))
 }
 
+/// Calls `work` with the state of run `run`, if it is the current one.
+#[inline]
+pub(super) fn with_state_of(run: u64, work: impl FnOnce(&mut State)) {
+    WORLD.with_borrow(|world| {
+        if let Some(world) = world.as_deref().filter(|world| world.run == run) {
+            world.with(work);
+        }
+    });
+}
+
 /// Lets the seed choose the next thread. Costs almost nothing outside a simulation.
 #[inline]
 #[track_caller]
@@ -498,14 +508,10 @@ impl World {
         }
     }
 
-    pub(crate) fn wake(&self, token: Token) {
-        self.state.borrow_mut().wake(token);
-    }
-
     pub(crate) fn add_timer(&self, deadline: u64, timer: Timer) -> TimerKey {
         let mut state = self.state.borrow_mut();
-        let key = (deadline, state.next_number());
-        state.timers.insert(key, timer);
+        let number = state.next_number();
+        let key = state.timers.insert(deadline, number, timer);
         HOT.with(|hot| {
             let steps = deadline
                 .saturating_sub(state.time_base)
@@ -608,9 +614,8 @@ pub(crate) fn block(
         thread.blocked = Some((wait, at));
         state.make_unrunnable(slot);
         deadline.map(|deadline| {
-            let key = (deadline, state.next_number());
-            state.timers.insert(key, Timer::Thread(token));
-            key
+            let number = state.next_number();
+            state.timers.insert(deadline, number, Timer::Thread(token))
         })
     };
     /// Removed also if the wait ends by a panic because the host was killed.

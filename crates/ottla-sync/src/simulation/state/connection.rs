@@ -57,6 +57,10 @@ impl End {
     pub(crate) fn settle(&mut self, now: u64) {
         while self.packets.front().is_some_and(|(at, _)| *at <= now) {
             match self.packets.pop_front() {
+                // Without a copy if everything before was read, as it mostly is.
+                Some((_, Packet::Bytes(bytes))) if self.received.is_empty() => {
+                    self.received = bytes.into();
+                }
                 Some((_, Packet::Bytes(bytes))) => self.received.extend(bytes),
                 Some((_, Packet::End)) => self.has_ended = true,
                 Some((_, Packet::Reset)) => self.is_reset = true,

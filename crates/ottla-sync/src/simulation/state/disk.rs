@@ -111,7 +111,10 @@ impl Disk {
 
     /// All files by path, for checks and for comparing runs.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        self.files_where(|_| true)
+        let mut files = BTreeMap::new();
+        let copy = |path: &Path, bytes: &[u8]| drop(files.insert(path.to_owned(), bytes.to_vec()));
+        self.read_files(|_| true, copy);
+        files
     }
 
     /// The bytes of a file, if it is there.
@@ -123,24 +126,28 @@ impl Disk {
         }
     }
 
-    /// The files whose paths are requested.
-    pub fn files_where(&self, is_wanted: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Vec<u8>> {
+    /// Calls `read` with the requested files and their bytes, in the order of their paths. It must not
+    /// use the disk.
+    pub fn read_files(
+        &self,
+        is_wanted: impl Fn(&Path) -> bool,
+        mut read: impl FnMut(&Path, &[u8]),
+    ) {
         let state = self.0.lock();
-        let mut files = BTreeMap::new();
-        let mut dirs = vec![(PathBuf::from("/"), Node::Dir(0))];
-        while let Some((path, node)) = dirs.pop() {
+        // The last is the next.
+        let mut nodes = vec![(PathBuf::from("/"), Node::Dir(0))];
+        while let Some((path, node)) = nodes.pop() {
             match node {
                 Node::File(number) if is_wanted(&path) => {
-                    files.insert(path, state.tree.files[&number].bytes.clone());
+                    read(&path, &state.tree.files[&number].bytes);
                 }
                 Node::File(_) => {}
                 Node::Dir(number) => {
-                    let names = &state.tree.dirs[&number].names;
-                    dirs.extend(names.iter().map(|(name, node)| (path.join(name), *node)));
+                    let names = state.tree.dirs[&number].names.iter().rev();
+                    nodes.extend(names.map(|(name, node)| (path.join(name), *node)));
                 }
             }
         }
-        files
     }
 }
 

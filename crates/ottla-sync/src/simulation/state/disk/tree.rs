@@ -75,6 +75,9 @@ impl FileChange {
             FileChange::SetLen(len) => bytes.resize(*len as usize, 0),
             FileChange::Write(position, written) => {
                 let (start, end) = (*position as usize, *position as usize + written.len());
+                if start == bytes.len() {
+                    return bytes.extend_from_slice(written);
+                }
                 if bytes.len() < end {
                     bytes.resize(end, 0);
                 }
