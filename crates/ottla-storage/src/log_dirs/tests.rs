@@ -739,6 +739,13 @@ fn a_start_completes_an_exchange_that_a_kill_interrupted() {
     assert_eq!(moved.names(), [vec!["delete"], vec!["future"]]);
     moved.starts_in(&to);
 
+    // The same if the copy is renamed first: two logs of the name, of which the old one is set aside.
+    let moved = self::moved();
+    let to = moved.to.clone();
+    fs::rename(moved.copy.dir(), to.join("topic-0")).unwrap();
+    assert_eq!(moved.names(), [vec!["topic-0"], vec!["topic-0"]]);
+    moved.starts_in(&to);
+
     let moved = self::moved();
     let to = moved.to.clone();
     moved.dirs.promote(&moved.copy.reader(), true).unwrap();
