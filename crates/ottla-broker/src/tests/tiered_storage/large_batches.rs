@@ -149,10 +149,12 @@ async fn with_little_memory(
     more: &[(&'static str, &'static str)],
 ) -> (tempfile::TempDir, TestBroker, Client) {
     let store = tempfile::tempdir().expect("a directory");
-    let mut all = settings(store.path());
-    all.push(("ottla.memory.max.bytes", "268435456"));
-    all.extend_from_slice(more);
-    let broker = TestBroker::start_with(&all).await;
+    let broker = {
+        let mut all = settings(store.path());
+        all.push(("ottla.memory.max.bytes", "268435456"));
+        all.extend_from_slice(more);
+        TestBroker::start_with(&all).await
+    };
     let mut small = SETTINGS;
     small[1] = ("internal.segment.bytes", "1000000");
     broker.create_topic("tiered", PARTITIONS, &small).await;
