@@ -148,7 +148,7 @@ impl RequestMemory {
     ///
     /// More than half of the budget is not queued for: all that others give back would be kept for it.
     pub async fn take_or_exceed(&self, bytes: usize) -> OwnedSemaphorePermit {
-        if let Some(taken) = self.try_take(bytes) {
+        if let Some(taken) = self.try_take_or_exceed(bytes) {
             return taken;
         }
         let _waiting = Waiting::new(&self.waiting);
@@ -165,6 +165,12 @@ impl RequestMemory {
             }
         };
         taken.expect("the semaphore is never closed")
+    }
+
+    /// Like [`take_or_exceed`](Self::take_or_exceed), but only if it need not wait.
+    pub fn try_take_or_exceed(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let beyond = || Arc::clone(&self.beyond).try_acquire_owned().ok();
+        self.try_take(bytes).or_else(beyond)
     }
 
     /// Returns everything except `bytes` of a reservation.
@@ -258,8 +264,10 @@ mod tests {
         );
         drop(all);
         let within = memory.take(8 * 1024).await;
-        let beyond = memory.take_or_exceed(100 * 1024).await;
+        let beyond = memory.try_take_or_exceed(100 * 1024);
+        let beyond = beyond.expect("no other one exceeds it");
         assert_eq!(memory.available_bytes(), 2 * 1024);
+        assert!(memory.try_take_or_exceed(4 * 1024).is_none());
         let soon = Duration::from_millis(20);
         let waits = memory.take_or_exceed(4 * 1024);
         tokio::pin!(waits);

@@ -333,11 +333,17 @@ impl RemoteTier {
 }
 
 impl Reader<'_> {
-    /// Waits for memory for this many bytes, and for its turn. What it has before is given back first: two
-    /// readers that each hold a part would otherwise wait for each other.
+    /// Waits for memory for this many bytes, and for its turn if it has none. What memory it has before is
+    /// given back first: two readers that each hold a part would otherwise wait for each other.
     async fn reserve(&mut self, bytes: usize) {
-        self.give_back();
-        let memory = self.remote.memory.take(bytes).await;
+        self.memory = None;
+        let memory = match self.remote.memory.try_take(bytes) {
+            Some(memory) => memory,
+            None => {
+                self.permit = Permit::default();
+                self.remote.memory.take(bytes).await
+            }
+        };
         self.begin(memory, bytes).await;
     }
 
@@ -345,22 +351,25 @@ impl Reader<'_> {
     /// may exceed the budget. Otherwise it could wait for records of other partitions that leave only
     /// in the same response.
     async fn reserve_for_batch(&mut self, bytes: usize) {
-        self.give_back();
-        let memory = self.remote.memory.take_or_exceed(bytes).await;
+        self.memory = None;
+        let memory = match self.remote.memory.try_take_or_exceed(bytes) {
+            Some(memory) => memory,
+            None => {
+                self.permit = Permit::default();
+                self.remote.memory.take_or_exceed(bytes).await
+            }
+        };
         self.begin(memory, bytes).await;
     }
 
-    /// Memory and turn.
-    fn give_back(&mut self) {
-        self.memory = None;
-        self.permit = Permit::default();
-    }
-
-    /// Waits for its turn, with memory for this many bytes. Those that have a turn wait for no memory.
+    /// Waits for its turn if it has none, with memory for this many bytes. Those that have a turn wait for
+    /// no memory.
     async fn begin(&mut self, memory: OwnedSemaphorePermit, bytes: usize) {
         self.memory = Some(memory);
         self.reserved_bytes = bytes;
-        self.permit = self.remote.turn_to_read().await;
+        if !self.permit.limits() {
+            self.permit = self.remote.turn_to_read().await;
+        }
     }
 
     fn metadata(&self, segment: &RemoteSegment) -> RemoteLogSegmentMetadata {

@@ -83,6 +83,19 @@ async fn with_large_batches(
     (server, broker, client, size)
 }
 
+/// The bytes of logs that were requested since the last call, in this order.
+fn requested_ranges(server: &FaultServer) -> Vec<Range<u64>> {
+    let mut ranges = Vec::new();
+    for request in server.requests() {
+        if let Some((_, range)) = request.split_once(".log bytes=") {
+            let (first, last) = range.split_once('-').expect("a range");
+            let position = |digits: &str| digits.parse::<u64>().expect("a position");
+            ranges.push(position(first)..position(last) + 1);
+        }
+    }
+    ranges
+}
+
 /// The size of the records of the only partition.
 fn length(response: &FetchResponse) -> u64 {
     let partition = &response.responses[0].partitions[0];
@@ -288,17 +301,41 @@ async fn a_large_batch_is_read_from_its_own_position() {
     let mut request = fetch_from("tiered", 0, 2);
     request.topics[0].partitions[0].partition_max_bytes = 1500;
     assert_eq!(length(&client.ask(12, &request).await), size);
-    let mut ranges = Vec::new();
-    for request in server.requests() {
-        if let Some((_, range)) = request.split_once(".log bytes=") {
-            let (first, last) = range.split_once('-').expect("a range");
-            let position = |digits: &str| digits.parse::<u64>().expect("a position");
-            ranges.push(position(first)..position(last) + 1);
-        }
-    }
+    let ranges = requested_ranges(&server);
     let before = |position: u64| position.min(size);
     let skipped = ranges
         .iter()
         .map(|range| before(range.end) - before(range.start));
     assert_eq!(skipped.sum::<u64>(), size, "{ranges:?}");
+}
+
+/// Otherwise it would wait twice for all the reads that wait for their turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_batch_is_read_in_one_turn() {
+    let settings = [
+        ("remote.log.reader.threads", "1"),
+        ("remote.fetch.max.wait.ms", "3600000"),
+    ];
+    let (server, broker, mut client, size) = with_large_batches(&settings).await;
+    let remote_logs = Arc::clone(broker.broker().remote_logs().expect("it is tiered"));
+    let mut other = broker.connect().await;
+    let mut request = fetch_from("tiered", 0, 0);
+    request.topics[0].partitions[0].partition_max_bytes = 1500;
+    server.requests();
+    let first = client.send(12, &request).await;
+    let reads = || remote_logs.idle_readers() <= 0.0;
+    wait_until("the first does not read", reads).await;
+    let second = other.send(12, &request).await;
+    let responses = tokio::join!(
+        client.receive::<FetchRequest>(12, first),
+        other.receive::<FetchRequest>(12, second)
+    );
+    let lengths = [length(&responses.0), length(&responses.1)];
+    assert_eq!(lengths, [size as u64; 2]);
+    // Each reads the start of the batch, and then the batch.
+    let ranges = requested_ranges(&server).into_iter();
+    let of_start = ranges.filter(|range| range.start == 0);
+    let ends: Vec<u64> = of_start.map(|range| range.end).collect();
+    assert!(ends[0] < ends[1], "{ends:?}");
+    assert_eq!(ends, [ends[0], ends[1], ends[0], ends[1]]);
 }
