@@ -703,8 +703,9 @@ impl Moved {
             dirs,
             log,
             copy,
+            from,
+            to,
             to_id,
-            ..
         } = self;
         drop((log, copy, dirs));
         let dirs = test.open().unwrap();
@@ -719,6 +720,8 @@ impl Moved {
         let log = log.unwrap();
         assert_eq!(log.log_end_offset(), Offset(1));
         assert_eq!(log.dir(), directory.join("topic-0"));
+        let logs = [from, to].map(|path| path.join("topic-0").exists());
+        assert_ne!(logs[0], logs[1], "the old log keeps its name");
     }
 }
 
