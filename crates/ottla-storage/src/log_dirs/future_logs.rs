@@ -403,11 +403,12 @@ fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
     dir.files.submit(delay, move || remove_dir(&path));
 }
 
-/// Whether a segment in this directory is not empty, as far as that can be found out.
+/// Whether a segment in this directory is not empty, as far as that can be found out. The result of a
+/// cleaning that has not ended is one too (`.log.swap`).
 fn has_records(dir: &Path) -> bool {
     let is_empty_log = |entry: std::io::Result<ottla_sync::fs::DirEntry>| {
         let entry = entry?;
-        let is_log = entry.file_name().to_string_lossy().ends_with(LOG_SUFFIX);
+        let is_log = entry.file_name().to_string_lossy().contains(LOG_SUFFIX);
         Ok::<_, std::io::Error>(!is_log || entry.metadata()?.len() == 0)
     };
     let mut entries = match ottla_sync::fs::read_dir(dir) {
