@@ -150,9 +150,17 @@ impl Client {
         self.inner.metadata.lock().0.clone()
     }
 
-    /// Takes over the leaders that a response names, as far as they are news, and the addresses in
-    /// it.
-    pub(crate) fn learn_leaders(&self, leaders: &[NamedLeader<'_>], nodes: Vec<BrokerNode>) {
+    /// Takes over the leaders that the errors of a Produce or Fetch response name, as far as they are
+    /// news, and the addresses in it (KIP-951).
+    pub(crate) fn learn_leaders(
+        &self,
+        leaders: &[NamedLeader<'_>],
+        nodes: impl Iterator<Item = BrokerNode>,
+    ) {
+        if leaders.is_empty() {
+            return;
+        }
+        let nodes: Vec<BrokerNode> = nodes.collect();
         let mut metadata = self.inner.metadata.lock();
         if let Some(updated) = metadata.0.with_leaders(leaders, nodes) {
             metadata.0 = Arc::new(updated);
@@ -643,12 +651,7 @@ impl Client {
             _ => found.error_message.map(|message| message.to_string()),
         };
         ClientError::check(what, found.error_code, message)?;
-        let node = BrokerNode {
-            id: found.node_id,
-            host: found.host.to_string(),
-            port: found.port,
-            rack: None,
-        };
+        let node = BrokerNode::new(found.node_id, &found.host, found.port, None);
         self.inner
             .coordinators
             .lock()

@@ -23,6 +23,16 @@ pub struct BrokerNode {
 }
 
 impl BrokerNode {
+    /// A broker that a response names.
+    pub(crate) fn new(id: i32, host: &str, port: i32, rack: Option<&str>) -> BrokerNode {
+        BrokerNode {
+            id,
+            host: host.to_owned(),
+            port,
+            rack: rack.map(str::to_owned),
+        }
+    }
+
     /// The address to connect to.
     ///
     /// ```
@@ -167,12 +177,7 @@ impl Metadata {
     /// A cluster of one broker, which leads the only partition of a topic.
     #[cfg(test)]
     pub(crate) fn of_topic(name: &str, leader: i32, leader_epoch: i32) -> Metadata {
-        let node = BrokerNode {
-            id: leader,
-            host: format!("host-{leader}"),
-            port: 9092,
-            rack: None,
-        };
+        let node = BrokerNode::new(leader, &format!("host-{leader}"), 9092, None);
         let partition = PartitionInfo {
             partition: 0,
             error: ErrorCode::None,
@@ -252,12 +257,8 @@ impl Metadata {
             .brokers
             .iter()
             .map(|broker| {
-                let node = BrokerNode {
-                    id: broker.node_id,
-                    host: broker.host.to_string(),
-                    port: broker.port,
-                    rack: broker.rack.as_ref().map(ToString::to_string),
-                };
+                let rack = broker.rack.as_deref();
+                let node = BrokerNode::new(broker.node_id, &broker.host, broker.port, rack);
                 (node.id, node)
             })
             .collect();
@@ -318,12 +319,7 @@ mod tests {
     use super::*;
 
     fn node(id: i32) -> BrokerNode {
-        BrokerNode {
-            id,
-            host: format!("host-{id}"),
-            port: 9092,
-            rack: None,
-        }
+        BrokerNode::new(id, &format!("host-{id}"), 9092, None)
     }
 
     fn named(partition: i32, leader: i32, leader_epoch: i32) -> NamedLeader<'static> {

@@ -136,18 +136,23 @@ impl RequestMemory {
         taken.expect("the semaphore is never closed")
     }
 
+    /// Like [`take`](Self::take), but only if there is room now. Memory that others wait for is no room.
+    pub fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = self.units_of(bytes);
+        Arc::clone(&self.units).try_acquire_many_owned(units).ok()
+    }
+
     /// Like [`take`](Self::take), but if there is no room, one caller at a time exceeds the budget. So it
     /// does not wait for memory that is given back only after its own work has ended. The caller should
     /// hold nothing else of the budget.
     ///
-    /// More than half of the budget is not queued for: all that others give back would be kept for it, and
-    /// the one that exceeds the budget may itself wait for a small part of that.
+    /// More than half of the budget is not queued for: all that others give back would be kept for it.
     pub async fn take_or_exceed(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let _waiting = Waiting::new(&self.waiting);
-        let units = self.units_of(bytes);
-        if let Ok(taken) = Arc::clone(&self.units).try_acquire_many_owned(units) {
+        if let Some(taken) = self.try_take_or_exceed(bytes) {
             return taken;
         }
+        let _waiting = Waiting::new(&self.waiting);
+        let units = self.units_of(bytes);
         let beyond = Arc::clone(&self.beyond).acquire_owned();
         let taken = if units as usize > self.total_units / 2 {
             beyond.await
@@ -160,6 +165,12 @@ impl RequestMemory {
             }
         };
         taken.expect("the semaphore is never closed")
+    }
+
+    /// Like [`take_or_exceed`](Self::take_or_exceed), but only if it need not wait.
+    pub fn try_take_or_exceed(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let beyond = || Arc::clone(&self.beyond).try_acquire_owned().ok();
+        self.try_take(bytes).or_else(beyond)
     }
 
     /// Returns everything except `bytes` of a reservation.
@@ -253,8 +264,10 @@ mod tests {
         );
         drop(all);
         let within = memory.take(8 * 1024).await;
-        let beyond = memory.take_or_exceed(100 * 1024).await;
+        let beyond = memory.try_take_or_exceed(100 * 1024);
+        let beyond = beyond.expect("no other one exceeds it");
         assert_eq!(memory.available_bytes(), 2 * 1024);
+        assert!(memory.try_take_or_exceed(4 * 1024).is_none());
         let soon = Duration::from_millis(20);
         let waits = memory.take_or_exceed(4 * 1024);
         tokio::pin!(waits);
@@ -294,6 +307,23 @@ mod tests {
         let _large = large.await;
         assert_eq!(memory.available_bytes(), 8 * 1024);
         assert!(!memory.is_scarce());
+    }
+
+    #[tokio::test]
+    async fn memory_that_others_wait_for_is_not_taken_at_once() {
+        let memory = RequestMemory::new(10 * 1024);
+        let mut taken = memory.try_take(8 * 1024).expect("all is free");
+        assert!(memory.try_take(4 * 1024).is_none(), "2 KiB are free");
+        let waits = memory.take(4 * 1024);
+        tokio::pin!(waits);
+        let soon = Duration::from_millis(20);
+        let waiting = ottla_sync::time::timeout(soon, &mut waits).await;
+        assert!(waiting.is_err(), "2 KiB are free");
+        assert!(memory.try_take(1024).is_none(), "another one waits");
+        RequestMemory::keep(&mut taken, 4 * 1024);
+        let _waited = waits.await;
+        let rest = memory.try_take(2 * 1024);
+        assert!(rest.is_some(), "nobody waits");
     }
 
     #[tokio::test]

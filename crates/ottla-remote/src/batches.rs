@@ -11,8 +11,8 @@ use ottla_types::Offset;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundBatches {
     pub base_offset: Offset,
-    /// Bytes of the stream before them.
-    pub skipped: u64,
+    /// Where they begin in the segment.
+    pub position: u32,
     /// Empty if the first batch exceeds the limit and may not.
     pub records: Bytes,
 }
@@ -27,9 +27,9 @@ pub enum BatchesError {
     Cut(usize),
     #[error("it is damaged: a batch claims to have {size} bytes, more than {limit}")]
     TooLarge { size: usize, limit: usize },
-    /// To be read again, when so much is reserved.
-    #[error("its first batch has {0} bytes, more than are reserved")]
-    NotReserved(usize),
+    /// To be read from this position on, when so much is reserved.
+    #[error("its batch at position {position} has {size} bytes, more than are reserved")]
+    NotReserved { position: u32, size: usize },
 }
 
 /// How much `find_batches` reads.
@@ -48,11 +48,13 @@ pub struct BatchLimits {
     pub end: Offset,
 }
 
-/// Reads the stream up to `max_bytes` from the first batch whose last offset is at least `offset`.
-/// Ends before a damaged batch, unless that is the first. `None` if there is no such batch before the
-/// end. Of the batches before, only the headers are held in memory.
+/// Reads the stream, which begins at `position` of its segment, up to `max_bytes` from the first
+/// batch whose last offset is at least `offset`. Ends before a damaged batch, unless that is the
+/// first. `None` if there is no such batch before the end. Of the batches before, only the headers
+/// are held in memory.
 pub async fn find_batches(
     stream: SegmentStream,
+    position: u32,
     offset: Offset,
     limits: BatchLimits,
 ) -> Result<Option<FoundBatches>, BatchesError> {
@@ -68,7 +70,7 @@ pub async fn find_batches(
         rest: Bytes::new(),
     };
     let mut buffer = BytesMut::new();
-    let mut skipped = 0;
+    let mut position = position;
     let (prefix, first_bytes) = loop {
         source.fill(&mut buffer, BatchPrefix::SIZE).await?;
         if buffer.is_empty() {
@@ -98,18 +100,21 @@ pub async fn find_batches(
             return Err(BatchesError::Cut(size - missing));
         }
         buffer.clear();
-        skipped += size as u64;
+        position = position.saturating_add(u32::try_from(size).unwrap_or(u32::MAX));
     };
     let found = |records| FoundBatches {
         base_offset: prefix.base_offset,
-        skipped,
+        position,
         records,
     };
     if first_bytes > max_bytes && !min_one {
         return Ok(Some(found(Bytes::new())));
     }
     if first_bytes > reserved_bytes {
-        return Err(BatchesError::NotReserved(first_bytes));
+        return Err(BatchesError::NotReserved {
+            position,
+            size: first_bytes,
+        });
     }
     buffer.reserve(first_bytes - buffer.len());
     if !source.fill(&mut buffer, first_bytes).await? {
@@ -220,6 +225,8 @@ mod tests {
     }
 
     const MAX_BATCH_BYTES: usize = 10_000;
+    /// Of the stream in the segment.
+    const POSITION: u32 = 5_000;
 
     /// In parts that end anywhere.
     fn in_parts(bytes: &[u8]) -> SegmentStream {
@@ -240,7 +247,7 @@ mod tests {
             max_batch_bytes: MAX_BATCH_BYTES,
             end: Offset(i64::MAX),
         };
-        find_batches(in_parts(bytes), Offset(offset), limits).await
+        find_batches(in_parts(bytes), POSITION, Offset(offset), limits).await
     }
 
     async fn find(offset: i64, max_bytes: usize, min_one: bool) -> Option<FoundBatches> {
@@ -254,7 +261,7 @@ mod tests {
         let size = segment[0].len();
         let found = find(115, 1 << 20, true).await.unwrap();
         assert_eq!(found.base_offset, Offset(110));
-        assert_eq!(found.skipped, size as u64);
+        assert_eq!(found.position, POSITION + size as u32);
         assert_eq!(found.records, segment[1..].concat());
         let found = find(100, size + 1, true).await.unwrap();
         assert_eq!(found.records, segment[0]);
@@ -277,7 +284,9 @@ mod tests {
                 end: Offset(end),
             };
             let stream = in_parts(&segment.concat());
-            find_batches(stream, Offset(offset), limits).await.unwrap()
+            find_batches(stream, POSITION, Offset(offset), limits)
+                .await
+                .unwrap()
         };
         let found = find(105, 120).await.unwrap();
         assert_eq!(found.records, segment[..2].concat());
@@ -300,12 +309,17 @@ mod tests {
             // Only what tells the size of the third batch is there.
             let bytes = segment[..2].concat();
             let bytes = [&bytes[..], &segment[2][..BatchHeader::SIZE]].concat();
-            find_batches(in_parts(&bytes), Offset(offset), limits).await
+            find_batches(in_parts(&bytes), POSITION, Offset(offset), limits).await
         };
-        for offset in [105, 125] {
+        for (offset, before) in [(105, 0), (125, 2 * size)] {
+            let at = POSITION + before as u32;
             let found = find(offset, true, size - 1).await;
             assert!(
-                matches!(found, Err(BatchesError::NotReserved(bytes)) if bytes == size),
+                matches!(
+                    found,
+                    Err(BatchesError::NotReserved { position, size: of_batch })
+                        if (position, of_batch) == (at, size)
+                ),
                 "{found:?}"
             );
             let found = find(offset, false, 10).await.unwrap().unwrap();

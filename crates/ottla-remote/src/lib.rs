@@ -44,7 +44,7 @@ mod remote_logs;
 mod remote_state;
 
 pub use metadata_partitions::MetadataPartitions;
-pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
+pub use reading::{AdmittedRead, RemoteReadError, RemoteRecords, RemoteRequest};
 pub use remote_logs::RemoteLogs;
 pub use settings::check_settings;
 pub use throttle_times::ThrottleTime;

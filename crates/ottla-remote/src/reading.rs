@@ -1,5 +1,11 @@
 //! Reads records that only remote storage has, and finds offsets by time there.
 //!
+//! A read has memory before it takes its turn, and one that has to wait for more gives back its memory and
+//! its turn first. Of the reads of a response, only one may wait for memory: the first, before the others
+//! have any, or later, when it has met a large batch. For such a batch it may exceed the budget, which one
+//! read at a time may, and the others of its response end without more memory. So no two responses wait
+//! for each other.
+//!
 //! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
 
 use std::ops::Range;
@@ -37,7 +43,7 @@ const LEAST_BATCH_LIMIT: usize = 100 << 20;
 /// no response is left, and all reads after it would wait as long.
 const PART_OF_BUDGET: usize = 8;
 /// The part of the budget that the reads of one response may take together. A response keeps what was read
-/// until its last read has ended, so that one must not wait for memory which only this response gives back.
+/// until its last read has ended, and leaves some memory to others that long.
 const PART_OF_RESPONSE: usize = 2;
 /// How much a search by time reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
@@ -105,12 +111,20 @@ impl RemoteReadError {
 }
 
 /// Counts a read that waits or runs.
-struct Pending<'a>(&'a AtomicUsize);
+struct Pending(Arc<AtomicUsize>);
 
-impl Drop for Pending<'_> {
+impl Drop for Pending {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// A read that has memory. It counts as waiting or running until this is dropped.
+pub struct AdmittedRead {
+    partition: Arc<Partition>,
+    request: RemoteRequest,
+    memory: OwnedSemaphorePermit,
+    _pending: Pending,
 }
 
 /// The partition of a read, with what stays the same during it.
@@ -118,7 +132,7 @@ struct Reader<'a> {
     remote: &'a RemoteTier,
     partition: RemotePartition,
     log: LogReader,
-    /// The turn to read, which the work at the store holds too.
+    /// The turn to read, which the work at the store holds too. None while it waits for memory.
     permit: Permit,
     /// Its part of the budget for remote reads.
     memory: Option<OwnedSemaphorePermit>,
@@ -127,16 +141,68 @@ struct Reader<'a> {
 }
 
 impl RemoteTier {
-    /// Reads from an offset below the local log start. Dropping the future cancels it. Errors are
-    /// counted and logged.
-    pub async fn read(
+    /// Waits until the quota allows a read and there is memory for it. The response that it is for must
+    /// hold no memory of other reads: two responses could wait for each other. An error is counted
+    /// and logged.
+    pub async fn admit(
         &self,
         partition: &Arc<Partition>,
         request: RemoteRequest,
-    ) -> Result<RemoteRecords, RemoteReadError> {
+    ) -> Result<AdmittedRead, RemoteReadError> {
         let name = &partition.topic_partition;
         self.metrics.add(&name.topic, TierCounter::FetchRequests, 1);
-        let read = self.read_in_turn(partition, request).await;
+        // If the client got a response at once, it would send the next request at once; the caller's
+        // limit ends the wait, and the response then has no records, as in Kafka.
+        let mut throttle_ms = self.fetch_throttle_ms();
+        if throttle_ms > 0 {
+            self.on_fetch_throttled(throttle_ms);
+        }
+        while throttle_ms > 0 {
+            ottla_sync::time::sleep(THROTTLE).await;
+            throttle_ms = self.fetch_throttle_ms();
+        }
+        let Some(pending) = self.begin_pending() else {
+            let (_, waiting) = self.read_limits();
+            let error = RemoteReadError::Busy(waiting);
+            self.metrics.on_failed_read(name, request.offset, &error);
+            return Err(error);
+        };
+        let request = self.limited(request);
+        let memory = self.memory.take(reserved_bytes(request)).await;
+        Ok(AdmittedRead {
+            partition: Arc::clone(partition),
+            request,
+            memory,
+            _pending: pending,
+        })
+    }
+
+    /// As [`RemoteTier::admit`], for another read of a response that holds memory. `None` if it would have to
+    /// wait.
+    pub fn admit_at_once(
+        &self,
+        partition: &Arc<Partition>,
+        request: RemoteRequest,
+    ) -> Option<AdmittedRead> {
+        let pending = self.begin_pending()?;
+        let request = self.limited(request);
+        let memory = self.memory.try_take(reserved_bytes(request))?;
+        let topic = &partition.topic_partition.topic;
+        self.metrics.add(topic, TierCounter::FetchRequests, 1);
+        Some(AdmittedRead {
+            partition: Arc::clone(partition),
+            request,
+            memory,
+            _pending: pending,
+        })
+    }
+
+    /// Reads from an offset below the local log start. Dropping the future cancels it. Errors are
+    /// counted and logged.
+    pub async fn read(&self, admitted: AdmittedRead) -> Result<RemoteRecords, RemoteReadError> {
+        let partition = Arc::clone(&admitted.partition);
+        let (name, request) = (&partition.topic_partition, admitted.request);
+        let read = self.read_in_turn(admitted).await;
         match &read {
             Ok(read) => {
                 let bytes = read.records.len() as u64;
@@ -175,35 +241,15 @@ impl RemoteTier {
         self.memory.total_bytes() / PART_OF_RESPONSE
     }
 
-    async fn read_in_turn(
-        &self,
-        partition: &Arc<Partition>,
-        request: RemoteRequest,
-    ) -> Result<RemoteRecords, RemoteReadError> {
-        // Takes none of the read permits. If the client got a response at once, it would send the
-        // next request at once; the caller's limit ends the wait, and the response then has no
-        // records, as in Kafka.
-        let mut throttle_ms = self.fetch_throttle_ms();
-        if throttle_ms > 0 {
-            self.on_fetch_throttled(throttle_ms);
-        }
-        while throttle_ms > 0 {
-            ottla_sync::time::sleep(THROTTLE).await;
-            throttle_ms = self.fetch_throttle_ms();
-        }
-        let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
-        let _pending = Pending(&self.pending_reads);
-        let (running, waiting) = self.read_limits();
-        if before >= running + waiting {
-            return Err(RemoteReadError::Busy(waiting));
-        }
-        let permit = self.turn_to_read().await;
-        let request = RemoteRequest {
-            max_bytes: self.read_bytes(request.max_bytes),
-            ..request
-        };
-        let mut reader = self.reader(partition, permit);
-        reader.reserve(request.max_bytes.max(1)).await;
+    async fn read_in_turn(&self, admitted: AdmittedRead) -> Result<RemoteRecords, RemoteReadError> {
+        let AdmittedRead {
+            partition,
+            request,
+            memory,
+            _pending,
+        } = admitted;
+        let mut reader = self.reader(&partition);
+        reader.begin(memory, reserved_bytes(request)).await;
         let began = ottla_sync::time::now();
         let read = reader.read(request).await;
         let took = ottla_sync::time::elapsed(began);
@@ -217,9 +263,26 @@ impl RemoteTier {
         Ok(read)
     }
 
-    fn reader(&self, partition: &Partition, permit: Permit) -> Reader<'_> {
+    /// `None` if as many reads as may wait do.
+    fn begin_pending(&self) -> Option<Pending> {
+        let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
+        let pending = Pending(Arc::clone(&self.pending_reads));
+        let (running, waiting) = self.read_limits();
+        (before < running + waiting).then_some(pending)
+    }
+
+    /// The read with no larger limit than one read may have.
+    fn limited(&self, request: RemoteRequest) -> RemoteRequest {
+        RemoteRequest {
+            max_bytes: self.read_bytes(request.max_bytes),
+            ..request
+        }
+    }
+
+    /// Without memory and turn.
+    fn reader(&self, partition: &Partition) -> Reader<'_> {
         Reader {
-            permit,
+            permit: Permit::default(),
             remote: self,
             partition: remote_partition(partition),
             log: partition.reader().clone(),
@@ -240,7 +303,7 @@ impl RemoteTier {
         let Some(Ok(view)) = view else {
             return Err(RemoteReadError::NotReady);
         };
-        let mut reader = self.reader(partition, self.turn_to_read().await);
+        let mut reader = self.reader(partition);
         let key = partition.topic_id_partition();
         reader.reserve(SEARCH_BYTES).await;
         let (mut from, mut stopped_at) = (from, None);
@@ -270,12 +333,18 @@ impl RemoteTier {
 }
 
 impl Reader<'_> {
-    /// Waits for memory for this many bytes. What it has before is given back first: two readers that
-    /// each hold a part would otherwise wait for each other.
+    /// Waits for memory for this many bytes, and for its turn if it has none. What memory it has before is
+    /// given back first: two readers that each hold a part would otherwise wait for each other.
     async fn reserve(&mut self, bytes: usize) {
         self.memory = None;
-        self.memory = Some(self.remote.memory.take(bytes).await);
-        self.reserved_bytes = bytes;
+        let memory = match self.remote.memory.try_take(bytes) {
+            Some(memory) => memory,
+            None => {
+                self.permit = Permit::default();
+                self.remote.memory.take(bytes).await
+            }
+        };
+        self.begin(memory, bytes).await;
     }
 
     /// The same for a batch that is larger than what the read was to return. One such batch at a time
@@ -283,8 +352,24 @@ impl Reader<'_> {
     /// in the same response.
     async fn reserve_for_batch(&mut self, bytes: usize) {
         self.memory = None;
-        self.memory = Some(self.remote.memory.take_or_exceed(bytes).await);
+        let memory = match self.remote.memory.try_take_or_exceed(bytes) {
+            Some(memory) => memory,
+            None => {
+                self.permit = Permit::default();
+                self.remote.memory.take_or_exceed(bytes).await
+            }
+        };
+        self.begin(memory, bytes).await;
+    }
+
+    /// Waits for its turn if it has none, with memory for this many bytes. Those that have a turn wait for
+    /// no memory.
+    async fn begin(&mut self, memory: OwnedSemaphorePermit, bytes: usize) {
+        self.memory = Some(memory);
         self.reserved_bytes = bytes;
+        if !self.permit.limits() {
+            self.permit = self.remote.turn_to_read().await;
+        }
     }
 
     fn metadata(&self, segment: &RemoteSegment) -> RemoteLogSegmentMetadata {
@@ -300,7 +385,7 @@ impl Reader<'_> {
             error @ (BatchesError::Damaged(_)
             | BatchesError::Cut(_)
             | BatchesError::TooLarge { .. }
-            | BatchesError::NotReserved(_)) => RemoteReadError::Damaged {
+            | BatchesError::NotReserved { .. }) => RemoteReadError::Damaged {
                 partition: self.partition.clone(),
                 segment: segment.id,
                 cause: error.to_string(),
@@ -374,14 +459,15 @@ impl Reader<'_> {
     }
 
     /// Reads the batches that begin before the end of the range, from the one that has its start on. If
-    /// that is larger than what is reserved, it is reserved and read again. The reader must hold no
-    /// records: others may wait until they are gone.
+    /// that is larger than what is reserved, it is reserved, and read from its position on. The reader must
+    /// hold no records: others may wait until they are gone.
     async fn read_segment(
         &mut self,
         segment: &RemoteSegment,
         range: Range<Offset>,
         request: RemoteRequest,
     ) -> Result<Option<(Bytes, ReadEvent)>, RemoteReadError> {
+        let mut found_at = None;
         loop {
             let limits = BatchLimits {
                 max_bytes: request.max_bytes,
@@ -393,10 +479,14 @@ impl Reader<'_> {
             let offset = range.start;
             let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
             let permit = self.permit.clone();
-            let reading =
-                async move { read_batches(&stores, &permit, &metadata, offset, limits).await };
+            let reading = async move {
+                read_batches(&stores, &permit, &metadata, offset, found_at, limits).await
+            };
             match self.remote.stores.run(&self.permit, reading).await {
-                Err(BatchesError::NotReserved(bytes)) => self.reserve_for_batch(bytes).await,
+                Err(BatchesError::NotReserved { position, size }) => {
+                    found_at = Some(position);
+                    self.reserve_for_batch(size).await;
+                }
                 read => return read.map_err(|error| self.damaged(segment, error)),
             }
         }
@@ -517,28 +607,34 @@ impl Reader<'_> {
     }
 }
 
-/// Batches from an offset on, and what they tell the read. On the threads of the store.
+/// What a read reserves at first. A batch of any size, for a client that wants no bytes, needs some too.
+fn reserved_bytes(request: RemoteRequest) -> usize {
+    request.max_bytes.max(1)
+}
+
+/// Batches from an offset on, and what they tell the read. `found_at` is the position of the first, if an
+/// earlier read has found it. On the threads of the store.
 async fn read_batches(
     stores: &Stores,
     permit: &Permit,
     metadata: &RemoteLogSegmentMetadata,
     offset: Offset,
+    found_at: Option<u32>,
     limits: BatchLimits,
 ) -> Result<Option<(Bytes, ReadEvent)>, BatchesError> {
     let index = stores
         .index_here(permit, metadata, IndexType::Offset)
         .await?;
     let index = OffsetIndex::new(metadata.segment.start_offset, &index);
-    let position = index.position(offset);
+    let position = found_at.unwrap_or_else(|| index.position(offset));
     let wanted = limits.max_bytes.max(limits.reserved_bytes);
     let stream = fetch_from(&stores.store(permit), metadata, position, wanted).await?;
-    let found = find_batches(stream, offset, limits).await?;
+    let found = find_batches(stream, position, offset, limits).await?;
     Ok(found.map(|found| {
-        let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));
         let size = u32::try_from(found.records.len()).unwrap_or(u32::MAX);
         let event = ReadEvent::BatchesRead {
             base_offset: found.base_offset,
-            upper_bound: index.upper_bound(first, size),
+            upper_bound: index.upper_bound(found.position, size),
         };
         (found.records, event)
     }))

@@ -20,7 +20,7 @@ use ottla_tiered::{RemotePartition, TierRole};
 use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName, TopicPartition};
 
 use crate::partition_task::PartitionTask;
-use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
+use crate::reading::{AdmittedRead, RemoteReadError, RemoteRecords, RemoteRequest};
 use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::throttle_times::ThrottleTime;
 use crate::tier_metrics::{RetentionUse, TierNumbers};
@@ -74,13 +74,28 @@ impl RemoteLogs {
         tier
     }
 
-    /// Reads from an offset below the local log start. Dropping the future cancels it.
-    pub async fn read(
+    /// Waits until the quota allows a read and there is memory for it. The response that it is for must
+    /// hold no memory of other reads.
+    pub async fn admit(
         &self,
         partition: &Arc<Partition>,
         request: RemoteRequest,
-    ) -> Result<RemoteRecords, RemoteReadError> {
-        self.tier.read(partition, request).await
+    ) -> Result<AdmittedRead, RemoteReadError> {
+        self.tier.admit(partition, request).await
+    }
+
+    /// The same for another read of a response that holds memory. `None` if it would have to wait.
+    pub fn admit_at_once(
+        &self,
+        partition: &Arc<Partition>,
+        request: RemoteRequest,
+    ) -> Option<AdmittedRead> {
+        self.tier.admit_at_once(partition, request)
+    }
+
+    /// Reads from an offset below the local log start. Dropping the future cancels it.
+    pub async fn read(&self, admitted: AdmittedRead) -> Result<RemoteRecords, RemoteReadError> {
+        self.tier.read(admitted).await
     }
 
     /// How many bytes of the budget a read with this limit takes, unless its first batch is larger.

@@ -39,7 +39,7 @@ pub struct RemoteTier {
     readers: Arc<Turns>,
     pub state_builders: Semaphore,
     /// Running and waiting reads.
-    pub pending_reads: AtomicUsize,
+    pub pending_reads: Arc<AtomicUsize>,
     /// Records that were read, or are being read, and have not left in a response.
     pub memory: RequestMemory,
     pub metrics: TierMetrics,
@@ -84,7 +84,7 @@ impl RemoteTier {
             deleters: Turns::new(),
             readers: Turns::new(),
             state_builders: Semaphore::new(STATE_BUILDERS),
-            pending_reads: AtomicUsize::new(0),
+            pending_reads: Arc::new(AtomicUsize::new(0)),
             memory: RequestMemory::new(context.budgets().remote_read_bytes),
             metrics: TierMetrics::default(),
             copy_quota: quota(settings.copy_quota),

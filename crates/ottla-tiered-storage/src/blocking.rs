@@ -21,12 +21,18 @@ impl Permit {
     pub fn new(held: impl Any + Send + Sync) -> Permit {
         Permit(Some(Arc::new(held)))
     }
+
+    /// Whether it limits anything.
+    pub fn limits(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = self.0.is_some();
-        f.debug_struct("Permit").field("limits", &limits).finish()
+        f.debug_struct("Permit")
+            .field("limits", &self.limits())
+            .finish()
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ottla_protocol::messages::fetch_request::{
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic,
 };
-use ottla_protocol::messages::fetch_response::PartitionData;
+use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
 use ottla_types::{ErrorCode, Uuid};
 
 use super::fetched::{Answer, Fetched, HeldFetch};
@@ -25,7 +25,7 @@ use super::session::Wanted;
 use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
-use crate::metadata::Metadata;
+use crate::metadata::{BrokerNode, Metadata, NamedLeader};
 use crate::partitions::by_topic;
 
 /// The partitions to fetch from one node.
@@ -164,12 +164,7 @@ impl Consumer {
         partitions: BTreeMap<Partition, (Wanted, u64)>,
         metadata: &Metadata,
     ) {
-        let asked = partitions
-            .iter()
-            .map(|(partition, (wanted, generation))| {
-                (partition.clone(), (wanted.offset, *generation))
-            })
-            .collect();
+        let asked = partitions.clone();
         for partition in partitions.keys() {
             if let Some(position) = self.positions.get_mut(partition) {
                 position.is_fetching = true;
@@ -277,15 +272,17 @@ impl Consumer {
                 return self.refresh(&fetched.asked).await;
             }
         };
+        let metadata = self.client.metadata();
         let mut stale = false;
         let mut out_of_range = Vec::new();
         let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
             // It counts as answered, with any result.
             tally.on_drained(&self.shared_name(&partition.0), Extent::default());
-            let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
+            let Some(&(wanted, generation)) = fetched.asked.get(&partition) else {
                 continue;
             };
+            let offset = wanted.offset;
             let position = self.positions.get_mut(&partition);
             let Some(position) = position.filter(|it| it.is_asked_by(generation, offset)) else {
                 continue;
@@ -295,7 +292,11 @@ impl Consumer {
                 _ if position.forget_replica(fetched.leader) => {}
                 _ if position.holds_some() => position.on_ahead_refused(),
                 ErrorCode::OffsetOutOfRange => out_of_range.push(partition),
-                code if code.is_retriable() => stale = true,
+                code if code.is_retriable() => {
+                    // If the leader has changed since the request, the new one is asked at once.
+                    let known = metadata.partition(&partition.0, partition.1);
+                    stale |= known.is_none_or(|it| it.leader_epoch <= wanted.leader_epoch);
+                }
                 code => {
                     let what = format!("fetching {}-{}", partition.0, partition.1);
                     return Err(ClientError::broker(what, code.code(), None::<&str>));
@@ -313,7 +314,7 @@ impl Consumer {
 
     /// A node could not be reached. Returns whether each partition has another node to fetch from,
     /// or buffered records to return first. The error is met again after that.
-    fn may_go_on_without(&mut self, node: i32, asked: &BTreeMap<Partition, (i64, u64)>) -> bool {
+    fn may_go_on_without(&mut self, node: i32, asked: &BTreeMap<Partition, (Wanted, u64)>) -> bool {
         let mut may_go_on = true;
         for (partition, (_, generation)) in asked {
             let position = self.positions.get_mut(partition);
@@ -343,7 +344,7 @@ impl Consumer {
         }
     }
 
-    async fn refresh(&self, asked: &BTreeMap<Partition, (i64, u64)>) -> Result<(), ClientError> {
+    async fn refresh(&self, asked: &BTreeMap<Partition, (Wanted, u64)>) -> Result<(), ClientError> {
         let mut names: Vec<String> = asked.keys().map(|(topic, _)| topic.clone()).collect();
         names.dedup();
         self.client
@@ -408,6 +409,16 @@ async fn fetch(
         format!("fetching from {}", connection.address()),
         response.error_code,
     )?;
+    Ok(read_answer(client, response, latency, names))
+}
+
+/// The partitions of a response. The client learns the leaders that it names.
+pub(super) fn read_answer(
+    client: &Client,
+    response: FetchResponse,
+    latency: Duration,
+    names: &BTreeMap<Uuid, String>,
+) -> Answer {
     let mut partitions = Vec::new();
     for topic in response.responses {
         // Newer responses have only the id.
@@ -420,10 +431,26 @@ async fn fetch(
             partitions.push(((name.to_owned(), partition.partition_index), partition));
         }
     }
-    Ok(Answer {
+    let mut leaders = Vec::new();
+    for ((topic, partition), data) in &partitions {
+        if data.error_code != ErrorCode::None.code() {
+            leaders.push(NamedLeader {
+                topic: topic.as_str(),
+                partition: *partition,
+                leader: data.current_leader.leader_id,
+                leader_epoch: data.current_leader.leader_epoch,
+            });
+        }
+    }
+    let nodes = response
+        .node_endpoints
+        .iter()
+        .map(|node| BrokerNode::new(node.node_id, &node.host, node.port, node.rack.as_deref()));
+    client.learn_leaders(&leaders, nodes);
+    Answer {
         session_id: response.session_id,
         throttle_time_ms: response.throttle_time_ms,
         latency,
         partitions,
-    })
+    }
 }

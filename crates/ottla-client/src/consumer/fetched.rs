@@ -9,13 +9,14 @@ use ottla_protocol::messages::fetch_response::PartitionData;
 use super::Partition;
 use super::metrics::RequestTally;
 use super::records::CompletedFetch;
+use super::session::Wanted;
 use crate::error::ClientError;
 
 /// The result of one request.
 pub(super) struct Fetched {
     pub(super) leader: i32,
-    /// The requested partitions, with their offsets and the generations of their positions.
-    pub(super) asked: BTreeMap<Partition, (i64, u64)>,
+    /// The requested partitions, with the generations of their positions.
+    pub(super) asked: BTreeMap<Partition, (Wanted, u64)>,
     pub(super) result: Result<Answer, ClientError>,
 }
 

@@ -16,7 +16,7 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX};
+use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, LOG_SUFFIX};
 use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
@@ -248,6 +248,11 @@ impl LogDirs {
                             self.delete_dir(&second.reader, &second.dir);
                         }
                     }
+                    // Killed before the topic ID was written, and before anything was copied.
+                    Ok(None) if !has_records(&path) => {
+                        tracing::info!(dir = %path.display(), "the empty copy of a move that had just begun is deleted");
+                        dir.files.submit(Duration::ZERO, move || remove_dir(&path));
+                    }
                     Ok(None) => {
                         tracing::warn!(dir = %path.display(), "an unfinished move does not name its topic, and is ignored");
                     }
@@ -396,6 +401,21 @@ fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
     let delay_ms = log.config().file_delete_delay_ms;
     let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
     dir.files.submit(delay, move || remove_dir(&path));
+}
+
+/// Whether a segment in this directory is not empty, as far as that can be found out. The result of a
+/// cleaning that has not ended is one too (`.log.swap`).
+fn has_records(dir: &Path) -> bool {
+    let is_empty_log = |entry: std::io::Result<ottla_sync::fs::DirEntry>| {
+        let entry = entry?;
+        let is_log = entry.file_name().to_string_lossy().contains(LOG_SUFFIX);
+        Ok::<_, std::io::Error>(!is_log || entry.metadata()?.len() == 0)
+    };
+    let mut entries = match ottla_sync::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(_) => return true,
+    };
+    !entries.all(|entry| is_empty_log(entry).unwrap_or(false))
 }
 
 /// `None` if the files have no topic ID.

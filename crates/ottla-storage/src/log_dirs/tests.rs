@@ -703,8 +703,9 @@ impl Moved {
             dirs,
             log,
             copy,
+            from,
+            to,
             to_id,
-            ..
         } = self;
         drop((log, copy, dirs));
         let dirs = test.open().unwrap();
@@ -719,6 +720,8 @@ impl Moved {
         let log = log.unwrap();
         assert_eq!(log.log_end_offset(), Offset(1));
         assert_eq!(log.dir(), directory.join("topic-0"));
+        let logs = [from, to].map(|path| path.join("topic-0").exists());
+        assert_ne!(logs[0], logs[1], "the old log keeps its name");
     }
 }
 
@@ -737,6 +740,13 @@ fn a_start_completes_an_exchange_that_a_kill_interrupted() {
     let name = format!("topic-0.{:032x}-delete", 1);
     fs::rename(moved.from.join("topic-0"), moved.from.join(name)).unwrap();
     assert_eq!(moved.names(), [vec!["delete"], vec!["future"]]);
+    moved.starts_in(&to);
+
+    // The same if the copy is renamed first: two logs of the name, of which the old one is set aside.
+    let moved = self::moved();
+    let to = moved.to.clone();
+    fs::rename(moved.copy.dir(), to.join("topic-0")).unwrap();
+    assert_eq!(moved.names(), [vec!["topic-0"], vec!["topic-0"]]);
     moved.starts_in(&to);
 
     let moved = self::moved();

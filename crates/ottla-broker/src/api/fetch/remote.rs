@@ -1,9 +1,11 @@
 //! Reads from remote storage, for the partitions of a Fetch whose records are no longer local.
 //!
-//! As many partitions as one response may hold in memory are read at the same time. The others are
-//! left for the next request, as if the response had reached its maximum size. After
-//! `remote.fetch.max.wait.ms`, unfinished reads are cancelled, and the response has no records and no
-//! error for these partitions. If the client disconnects, all reads are cancelled.
+//! As many partitions as there is memory for, and as one response may hold, are read at the same
+//! time. The others are left for the next request, as if the response had reached its maximum size.
+//! Only a response that holds no memory waits for some: responses that each hold a part and wait for
+//! the rest would wait for each other. After `remote.fetch.max.wait.ms`, unfinished reads are
+//! cancelled, and the response has no records and no error for these partitions. If the client
+//! disconnects, all reads are cancelled.
 //!
 //! Unlike a response with local records, a response with remote records takes memory. A budget
 //! (`Budgets::remote_read_bytes`) limits concurrent reads, and no read starts while clients leave
@@ -17,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_response::AbortedTransaction;
-use ottla_remote::RemoteRecords;
+use ottla_remote::{RemoteLogs, RemoteRecords, RemoteRequest};
 use ottla_sync::task::JoinSet;
 use ottla_types::ErrorCode;
 
@@ -31,46 +33,64 @@ pub(super) async fn read(
     limits: ReadLimits,
     outcome: &mut ReadOutcome,
 ) {
+    let requests = std::mem::take(&mut outcome.remote);
+    let Some(remote_logs) = broker.remote_logs() else {
+        for (index, _) in requests {
+            fail(targets, index, ErrorCode::OffsetOutOfRange, outcome);
+        }
+        return;
+    };
+    let max_wait_ms = broker.config().remote_fetch_max_wait_ms.max(1) as u64;
+    let max_wait = Duration::from_millis(max_wait_ms);
+    let reading = async {
+        broker.network.unsent_answers.wait_for_room().await;
+        read_each(remote_logs, requests, targets, limits, outcome).await;
+    };
+    if ottla_sync::time::timeout(max_wait, reading).await.is_err() {
+        remote_logs.on_fetch_expired();
+    }
+}
+
+/// If this is dropped, the reads that have not ended are cancelled.
+async fn read_each(
+    remote_logs: &Arc<RemoteLogs>,
+    requests: Vec<(usize, RemoteRequest)>,
+    targets: &[Wanted],
+    limits: ReadLimits,
+    outcome: &mut ReadOutcome,
+) {
     let mut reads = JoinSet::new();
     let mut reserved = 0;
-    for (index, request) in std::mem::take(&mut outcome.remote) {
+    for (index, request) in requests {
         let Ok(partition) = &targets[index].target else {
             continue;
         };
-        let Some(remote_logs) = broker.remote_logs() else {
-            fail(targets, index, ErrorCode::OffsetOutOfRange, outcome);
-            continue;
-        };
         let bytes = remote_logs.read_bytes(request.max_bytes);
-        if reserved > 0 && reserved + bytes > remote_logs.response_bytes() {
-            continue;
-        }
-        reserved += bytes;
-        let (remote_logs, partition) = (Arc::clone(remote_logs), Arc::clone(partition));
-        let network = Arc::clone(&broker.network);
-        reads.spawn(async move {
-            network.unsent_answers.wait_for_room().await;
-            (index, remote_logs.read(&partition, request).await)
-        });
-    }
-    let max_wait_ms = broker.config().remote_fetch_max_wait_ms.max(1) as u64;
-    let mut is_over = std::pin::pin!(ottla_sync::time::sleep(Duration::from_millis(max_wait_ms)));
-    loop {
-        let read = ottla_sync::select! {
-            read = reads.join_next() => read,
-            () = &mut is_over => {
-                if let Some(remote_logs) = broker.remote_logs() {
-                    remote_logs.on_fetch_expired();
+        let admitted = if reads.is_empty() {
+            match remote_logs.admit(partition, request).await {
+                Ok(admitted) => Some(admitted),
+                Err(error) => {
+                    fail(targets, index, error.error_code(), outcome);
+                    None
                 }
-                return;
             }
+        } else if reserved + bytes <= remote_logs.response_bytes() {
+            remote_logs.admit_at_once(partition, request)
+        } else {
+            None
         };
+        if let Some(admitted) = admitted {
+            reserved += bytes;
+            let remote_logs = Arc::clone(remote_logs);
+            reads.spawn(async move { (index, remote_logs.read(admitted).await) });
+        }
+    }
+    while let Some(read) = reads.join_next().await {
         match read {
-            None => return,
             // The panic was reported where it happened.
-            Some(Err(_)) => {}
-            Some(Ok((index, Ok(records)))) => take(index, records, limits, outcome),
-            Some(Ok((index, Err(error)))) => fail(targets, index, error.error_code(), outcome),
+            Err(_) => {}
+            Ok((index, Ok(records))) => take(index, records, limits, outcome),
+            Ok((index, Err(error))) => fail(targets, index, error.error_code(), outcome),
         }
     }
 }

@@ -15,13 +15,13 @@ use super::{
 };
 
 /// A pipe in the place of an object: opening it waits for a writer.
-struct Unanswering {
+pub(super) struct Unanswering {
     object: PathBuf,
     aside: PathBuf,
 }
 
 impl Unanswering {
-    fn instead_of(object: PathBuf) -> Unanswering {
+    pub(super) fn instead_of(object: PathBuf) -> Unanswering {
         let aside = object.with_extension("aside");
         std::fs::rename(&object, &aside).expect("it is there");
         mkfifoat(CWD, &object, Mode::RUSR | Mode::WUSR).expect("a pipe");

@@ -169,17 +169,12 @@ impl Sender {
                 }
             }
         }
-        if !leaders.is_empty() {
-            let nodes = response.node_endpoints.iter().map(|node| BrokerNode {
-                id: node.node_id,
-                host: node.host.to_string(),
-                port: node.port,
-                rack: node.rack.as_ref().map(ToString::to_string),
-            });
-            // Before the batches are put back, so that they go to the new leader at once.
-            let client = &self.shared.client;
-            client.learn_leaders(&leaders, nodes.collect());
-        }
+        let nodes = response
+            .node_endpoints
+            .iter()
+            .map(|node| BrokerNode::new(node.node_id, &node.host, node.port, node.rack.as_deref()));
+        // Before the batches are put back, so that they go to the new leader at once.
+        self.shared.client.learn_leaders(&leaders, nodes);
         for (queue, batch) in request.batches {
             let what = || format!("producing to {}-{}", queue.topic, queue.partition);
             let result = match found.get(&(&*queue.topic, queue.partition)) {

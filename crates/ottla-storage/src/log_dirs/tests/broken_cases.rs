@@ -62,6 +62,13 @@ impl Started {
     }
 }
 
+/// Copies of `topic-1`.
+const FUTURES: [&str; 3] = [
+    "topic-1.0123456789abcdef0123456789abcdef-future",
+    "topic-1.fedcba9876543210fedcba9876543210-future",
+    "topic-1.00112233445566778899aabbccddeeff-future",
+];
+
 const CASES: &[Case] = &[
     Case {
         found: "`.kafka_cleanshutdown` missing",
@@ -205,13 +212,26 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`-future` without a `partition.metadata`: a move between directories that had just begun",
-        decision: "ignored, with a warning",
+        decision: "deleted if it has no records; otherwise ignored, with a warning",
         kafka: "loaded as the copy of a replica that is moving",
         damage: |paths| {
-            let future = paths[0].join("topic-1.0123456789abcdef0123456789abcdef-future");
-            fs::create_dir(future).unwrap();
+            let [empty, other, cleaned] = FUTURES.map(|name| paths[0].join(name));
+            for copy in [&other, &cleaned] {
+                copy_dir(&paths[1].join("topic-1"), copy);
+                fs::remove_file(copy.join(PARTITION_METADATA)).unwrap();
+            }
+            let log = cleaned.join("00000000000000000000.log");
+            fs::rename(&log, log.with_extension("log.swap")).unwrap();
+            fs::create_dir(&empty).unwrap();
+            fs::write(empty.join("00000000000000000000.log"), b"").unwrap();
+            fs::write(empty.join("00000000000000000000.index"), [0; 80]).unwrap();
         },
-        check: |start| start.has_log(1),
+        check: |start| {
+            start.has_log(1);
+            start.dirs().close(BrokerEpoch(1), &[]);
+            let there = FUTURES.map(|name| start.paths[0].join(name).exists());
+            assert_eq!(there, [false, true, true]);
+        },
     },
     Case {
         found: "one partition in two directories",
