@@ -185,7 +185,7 @@ impl Report {
             Some(before) if before.what != what => self.end(now),
             _ => None,
         };
-        let unavailable = self.unavailable.get_or_insert_with(|| Unavailable {
+        let unavailable = self.unavailable.get_or_insert(Unavailable {
             what,
             since: now,
             is_reported: false,
