@@ -195,6 +195,8 @@ impl Report {
         }
         unavailable.is_reported = true;
         let (who, what) = (&self.who, &unavailable.what);
+        // A broker's message is a sentence.
+        let reason = reason.trim_end_matches('.');
         Some(format!(
             "WARN [{who}] {what} is not available: {reason}. Waiting for it."
         ))
@@ -243,6 +245,24 @@ mod tests {
             Some("INFO [C] The coordinator of group g is available after 12 s.")
         );
         assert_eq!(report.observe(at(13), State::Available), None);
+    }
+
+    #[test]
+    fn the_sentence_of_a_broker_ends_with_one_full_stop() {
+        let began = Instant::now();
+        let mut report = Report::new("C");
+        let refused = || State::Unavailable {
+            what: "The coordinator of group g".to_owned(),
+            reason: ErrorCode::CoordinatorNotAvailable.message().to_owned(),
+        };
+        assert_eq!(report.observe(began, refused()), None);
+        assert_eq!(
+            report.observe(began + NOTEWORTHY, refused()).as_deref(),
+            Some(
+                "WARN [C] The coordinator of group g is not available: The coordinator is not available. \
+                 Waiting for it."
+            )
+        );
     }
 
     #[test]
