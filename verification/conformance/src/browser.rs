@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use ottla_workspace::process::OwnedChild;
 
 /// Timeout of a response, on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The command that starts Chromium with a window of this size, without its page.
 pub fn chromium(size: &str, is_dark: bool) -> Command {

@@ -17,7 +17,7 @@ mod trouble;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use ottla_peers::{NodeOptions, Peer, QUICK_HEARTBEATS};
@@ -25,7 +25,7 @@ use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
 use http::Http;
-use stage::{Stage, start_console};
+use stage::{STOP_PATIENCE, Stage, start_console};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -146,7 +146,7 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
             break;
         }
     }
-    console.stop(Duration::from_secs(10))?;
+    console.stop(STOP_PATIENCE)?;
     node.stop()?;
     if !is_reached {
         let check = || access::check(&peer, binary, dir.path());

@@ -152,7 +152,7 @@ fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
 /// Runs the steps of one transcript, with its own server and browser.
 fn perform(play: &Play, mut server: Server, axe: &str, shots: &Path) -> Result<()> {
     let mut page = Page::open(axe)?;
-    for (number, step) in &play.transcript.steps {
+    for (index, (number, step)) in play.transcript.steps.iter().enumerate() {
         let done = match step {
             Step::Open(address) => page.go(&format!("{}{address}", server.url())),
             Step::Reload => page.reload(),
@@ -172,6 +172,7 @@ fn perform(play: &Play, mut server: Server, axe: &str, shots: &Path) -> Result<(
             Step::Within(milliseconds, target, text) => page.within(*milliseconds, target, text),
             Step::Shot(shot) => page.shoot(&shots.join(format!("{}-{shot}.png", play.name))),
             Step::Holds(expression) => page.holds(expression),
+            Step::Tool(arguments) if play.transcript.is_repeated(index) => server.repeat(arguments),
             Step::Tool(arguments) => server.tool(arguments),
             Step::Printed(text) => server.has_printed(text),
             Step::Until(text) => server.repeat_until(text, true),
@@ -179,7 +180,7 @@ fn perform(play: &Play, mut server: Server, axe: &str, shots: &Path) -> Result<(
             Step::HangingTransaction(topic, partition) => server.leave_hanging(topic, *partition),
             Step::Start(arguments) => server.start_tool(arguments),
         };
-        done.with_context(|| format!("line {number}"))?;
+        done.with_context(|| format!("line {number}{}", server.state()))?;
     }
     page.check_log()
 }

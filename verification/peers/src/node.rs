@@ -207,14 +207,14 @@ impl InstalledPeer {
                 bail!(
                     "{} ended at its start ({status}):\n{}",
                     self.name(),
-                    tail_of(&dir)
+                    process::tail(&output_file(&dir))
                 );
             }
             if began.elapsed() > START_PATIENCE {
                 bail!(
                     "{} did not answer in {START_PATIENCE:?}:\n{}",
                     self.name(),
-                    tail_of(&dir)
+                    process::tail(&output_file(&dir))
                 );
             }
             // A thousand attempts per second for the whole start of a JVM would cost more than they
@@ -232,7 +232,11 @@ impl InstalledPeer {
         let (mut child, _, dir) = self.launch(options, &self.jvm_options()?)?;
         match child.wait(START_PATIENCE)? {
             Some(status) => Ok((status, std::fs::read_to_string(output_file(&dir))?)),
-            None => bail!("{} was expected to refuse to start, and runs", self.name()),
+            None => bail!(
+                "{} was expected to refuse to start, and runs:\n{}",
+                self.name(),
+                process::tail(&output_file(&dir))
+            ),
         }
     }
 
@@ -394,7 +398,10 @@ impl Node {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("{partitions} partitions are not served, but {last:?}");
+        bail!(
+            "{partitions} partitions are not served, but {last:?}:\n{}",
+            self.output_tail()
+        );
     }
 
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
@@ -403,7 +410,7 @@ impl Node {
 
     /// The end of the broker's output.
     pub fn output_tail(&self) -> String {
-        tail_of(&self.dir)
+        process::tail(&output_file(&self.dir))
     }
 
     /// Pauses the process (SIGSTOP) until [`Node::resume`]; its connections stay open.
@@ -434,13 +441,6 @@ pub fn is_orderly(status: ExitStatus) -> bool {
 
 fn output_file(dir: &Path) -> PathBuf {
     dir.join("output.log")
-}
-
-fn tail_of(dir: &Path) -> String {
-    let text = std::fs::read(output_file(dir)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 /// Two adjacent free ports, below the kernel's ephemeral range. They stay this process's until it ends:

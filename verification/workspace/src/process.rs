@@ -1,7 +1,8 @@
 //! Child processes that run to completion with captured output, or that are killed when their owner
 //! is dropped.
 
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -176,6 +177,106 @@ impl OwnedChild {
     }
 }
 
+/// Lines of a process's output in a message.
+const SHOWN_LINES: usize = 40;
+
+/// The end of a file that a process prints into; empty without such a file.
+pub fn tail(file: &Path) -> String {
+    let text = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}
+
+/// As [`tail`], as a part of a message.
+pub fn last_lines(file: &Path) -> String {
+    match tail(file) {
+        last if last.is_empty() => "it printed nothing".to_owned(),
+        last => format!("it printed last:\n{last}"),
+    }
+}
+
+/// A child process whose output is in a file, for the message when something that it was to do does
+/// not happen. It is killed when its owner is dropped.
+#[derive(Debug)]
+pub struct LoggedChild {
+    child: OwnedChild,
+    name: String,
+    output: PathBuf,
+}
+
+impl LoggedChild {
+    /// Starts the command with empty standard input. Standard output and standard error are appended
+    /// to the file.
+    pub fn start(command: &mut Command, name: &str, output: &Path) -> Result<LoggedChild> {
+        let file = OpenOptions::new().create(true).append(true).open(output);
+        let file = file.with_context(|| output.display().to_string())?;
+        command.stdout(file.try_clone()?).stderr(file);
+        let child = OwnedChild::start(command).with_context(|| name.to_owned())?;
+        Ok(LoggedChild {
+            child,
+            name: name.to_owned(),
+            output: output.to_owned(),
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that was printed so far. Invalid UTF-8 is replaced.
+    pub fn printed(&self) -> Result<String> {
+        let bytes =
+            std::fs::read(&self.output).with_context(|| self.output.display().to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether the process runs, or how it ended, and the end of its output.
+    pub fn state(&mut self) -> String {
+        let status = match self.child.try_wait() {
+            Ok(Some(status)) => format!("ended ({status})"),
+            Ok(None) => "runs".to_owned(),
+            Err(error) => format!("is in an unknown state ({error:#})"),
+        };
+        format!("{} {status}; {}", self.name, last_lines(&self.output))
+    }
+
+    /// It is an error if the process has ended. It contains the exit status and the last lines.
+    pub fn check_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(_) => bail!("{}", self.state()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the process exits with success. Otherwise the error contains its last lines.
+    pub fn succeed(&mut self, patience: Duration) -> Result<()> {
+        match self.child.wait(patience)? {
+            Some(status) if status.success() => Ok(()),
+            Some(_) => bail!("{}", self.state()),
+            None => bail!("after {patience:?}, {}", self.state()),
+        }
+    }
+
+    /// Kills the process with SIGKILL, as in a crash.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()
+    }
+
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.child.signal(signal)
+    }
+
+    /// The exit status, if the process has exited.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+}
+
 /// How a child process ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
@@ -258,6 +359,55 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn a_logged_process_shows_its_status_and_its_last_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = dir.path().join("output");
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "for i in $(seq 50); do echo line $i; done; echo bad >&2; exit 3",
+        ]);
+        let mut child = LoggedChild::start(&mut command, "the job", &output).unwrap();
+        let error = child.succeed(Duration::from_secs(60)).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("the job ended (exit status: 3)"),
+            "{error}"
+        );
+        assert!(error.ends_with("line 50\nbad"), "{error}");
+        assert!(!error.contains("line 11\n"), "{error}");
+        assert_eq!(child.check_running().unwrap_err().to_string(), error);
+        assert_eq!(child.printed().unwrap().lines().count(), 51);
+
+        // A second run appends.
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo again; exec sleep 60"]);
+        let mut child = LoggedChild::start(&mut command, "the job", &output).unwrap();
+        let began = Instant::now();
+        while !child.printed().unwrap().ends_with("bad\nagain\n") {
+            child.check_running().unwrap();
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{}",
+                child.state()
+            );
+        }
+        assert!(
+            child.state().starts_with("the job runs; "),
+            "{}",
+            child.state()
+        );
+        let error = child.succeed(Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("after 0ns, the job runs"), "{error}");
+    }
+
+    #[test]
+    fn a_silent_process_is_said_to_be_silent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(last_lines(&dir.path().join("none")), "it printed nothing");
     }
 
     #[test]

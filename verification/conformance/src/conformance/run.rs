@@ -13,7 +13,7 @@ use super::Side;
 use super::clients::Prepared;
 use super::comparison::{self, KnownDifferences, Line};
 use super::repeated::Found;
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::{self, OwnedChild};
 
 /// A script that hangs counts as a difference. This is several times the duration of the slowest
 /// script.
@@ -125,13 +125,10 @@ fn run_one(client: &Prepared, side: &Side, out: &Path) -> Result<Vec<Line>> {
                 Some(status) => status.to_string(),
                 None => format!("it hung for {PATIENCE:?}"),
             };
-            let complaints = std::fs::read_to_string(&stderr)?;
-            let complaints: Vec<&str> = complaints.lines().rev().take(15).collect();
-            let complaints: Vec<&str> = complaints.into_iter().rev().collect();
             bail!(
-                "{ending} after {steps} steps, the last being {}\n{}",
+                "{ending} after {steps} steps, the last being {}; {}",
                 comparison::shortened(last),
-                complaints.join("\n")
+                process::last_lines(&stderr)
             )
         }
     }

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
@@ -13,7 +12,7 @@ use ottla_workspace::process::{self, OwnedChild};
 use serde_json::json;
 
 use super::http::Http;
-use super::stage::{PATIENCE, start_console};
+use super::stage::{PATIENCE, STOP_PATIENCE, shows, start_console};
 
 /// A super user, and a user with few permissions. The password is the name with the suffix
 /// `-secret`.
@@ -52,7 +51,7 @@ pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     let alice = guarded.try_as_alice()?;
     let hmac = guarded.try_as_root()?;
     guarded.try_after_logout(alice)?;
-    console.stop(Duration::from_secs(10))?;
+    console.stop(STOP_PATIENCE)?;
     node.stop()?;
     check_log(&std::fs::read_to_string(log)?, &hmac)?;
     refuses_to_start(binary, &guarded.bootstrap)
@@ -137,6 +136,14 @@ impl Guarded<'_> {
         for topic in ["hers", "others"] {
             self.tool(&["topics", "--create", "--topic", topic])?;
         }
+        process::retried(PATIENCE, "the topics are known", || {
+            let listed = self.tool(&["topics", "--list"])?;
+            ensure!(
+                listed.contains("hers") && listed.contains("others"),
+                "{listed}"
+            );
+            Ok(())
+        })?;
         for operation in ["Read", "Write", "Describe"] {
             self.tool(&words(&format!(
                 "acls --add --allow-principal User:alice --operation {operation} \
@@ -186,11 +193,9 @@ impl Guarded<'_> {
         let alice = self.log_in("alice")?;
         let session = alice.get("/api/session")?;
         ensure!(session["user"] == "alice", "{session}");
-        let topics = alice.get("/api/topics")?;
-        ensure!(
-            topics["total"] == 1 && topics["items"][0]["name"] == "hers",
-            "{topics}"
-        );
+        // Kafka applies the topics and the ACLs after it has acknowledged them.
+        let topics = shows(&alice, "/api/topics", None, |it| it["total"] == 1)?;
+        ensure!(topics["items"][0]["name"] == "hers", "{topics}");
         let record = json!({"records": [{"key": KEY, "value": VALUE}]});
         alice.json("POST", "/api/topics/hers/records", Some(&record))?;
         let (found, _) = alice.records(&format!(
@@ -229,11 +234,13 @@ impl Guarded<'_> {
     /// Returns the HMAC of a token, which only its creation may show.
     fn try_as_root(&self) -> Result<String> {
         let root = self.log_in("root")?;
-        let topics = root.get("/api/topics")?;
-        ensure!(topics["total"] == 2, "{topics}");
+        shows(&root, "/api/topics", None, |it| it["total"] == 2)?;
         root.json("DELETE", "/api/topics/others?confirm=others", None)?;
-        let listed = self.tool(&["topics", "--list"])?;
-        ensure!(!listed.contains("others"), "{listed}");
+        process::retried(PATIENCE, "a topic is deleted", || {
+            let listed = self.tool(&["topics", "--list"])?;
+            ensure!(!listed.contains("others"), "{listed}");
+            Ok(())
+        })?;
         self.try_tokens(&root)
     }
 
@@ -247,15 +254,7 @@ impl Guarded<'_> {
             created["owner"] == "User:root" && hmac.len() > 20,
             "the new token is {created}"
         );
-        let began = Instant::now();
-        let listed = loop {
-            let listed = root.get(tokens)?;
-            if listed["total"] == 1 {
-                break listed;
-            }
-            ensure!(began.elapsed() < PATIENCE, "GET {tokens} stays {listed}");
-            std::thread::sleep(Duration::from_millis(100));
-        };
+        let listed = shows(root, tokens, None, |it| it["total"] == 1)?;
         ensure!(
             listed["items"][0]["token_id"] == id.as_str() && !listed.to_string().contains(&hmac),
             "{listed}"

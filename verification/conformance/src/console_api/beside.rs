@@ -2,10 +2,10 @@
 //! have.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+use ottla_workspace::process;
 use serde_json::{Value, json};
 
 use super::http::Http;
@@ -23,14 +23,11 @@ pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
         ..NodeOptions::default()
     })?;
     let http = Http::new(address);
-    let began = Instant::now();
-    let overview = loop {
-        match http.get("/api/cluster") {
-            Ok(overview) if overview["brokers"][0]["is_fenced"] == false => break overview,
-            other => ensure!(began.elapsed() < PATIENCE, "GET /api/cluster: {other:?}"),
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    };
+    let overview = process::retried(PATIENCE, "the console shows the broker", || {
+        let overview = http.get("/api/cluster")?;
+        ensure!(overview["brokers"][0]["is_fenced"] == false, "{overview}");
+        Ok(overview)
+    })?;
     let broker = http.get(&format!("/api/brokers/{}", overview["brokers"][0]["id"]))?;
     let activity = &broker["activity"];
     let mut connections = activity["connections"].as_array().into_iter().flatten();

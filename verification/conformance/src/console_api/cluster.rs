@@ -1,14 +1,13 @@
 //! The cluster: its overview, transactions, security, brokers and series.
 
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_testkit::words;
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::LoggedChild;
 use serde_json::{Value, json};
 
-use super::stage::{PATIENCE, Stage, setting};
+use super::stage::{Stage, setting};
 
 pub fn overview(stage: &Stage) -> Result<()> {
     let cluster = stage.http.get("/api/cluster")?;
@@ -45,16 +44,16 @@ pub fn transactions(stage: &Stage) -> Result<()> {
             "producer-perf-test --topic again --num-records 1000 --record-size 10",
         ))
         .args(words(
-            "--throughput 1 --transactional-id long --transaction-duration-ms 50000",
+            "--throughput 1 --transactional-id long --transaction-duration-ms 800000 \
+             --command-property transaction.timeout.ms=900000",
         ))
-        .args(["--bootstrap-server", &stage.bootstrap])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let mut producer = OwnedChild::start(&mut command)?;
+        .args(["--bootstrap-server", &stage.bootstrap]);
+    let output = stage.dir.join("producer.out");
+    let mut producer = LoggedChild::start(&mut command, "the producer", &output)?;
     let open = |it: &Value| {
         it["items"][0]["state"] == "Ongoing" && it["items"][0]["topics"][0]["topic"] == "again"
     };
-    let listed = stage.shows("/api/transactions?search=long", open)?;
+    let listed = stage.shows_by(&mut producer, "/api/transactions?search=long", open)?;
     ensure!(listed["items"][0]["started"].is_number(), "{listed}");
     let holds = |it: &Value| {
         let mut items = it["items"].as_array().into_iter().flatten();
@@ -64,7 +63,7 @@ pub fn transactions(stage: &Stage) -> Result<()> {
                 && it["is_hanging"] == false
         })
     };
-    stage.shows("/api/topics/again/producers", holds)?;
+    stage.shows_by(&mut producer, "/api/topics/again/producers", holds)?;
     let printed = stage.tool(&["transactions", "list"])?;
     ensure!(
         printed.contains("long") && printed.contains("Ongoing"),
@@ -74,14 +73,9 @@ pub fn transactions(stage: &Stage) -> Result<()> {
         .http
         .json("POST", "/api/transactions/long/abort", None)?;
     let describe = ["transactions", "describe", "--transactional-id", "long"];
-    let began = Instant::now();
-    loop {
-        let printed = stage.tool(&describe)?;
-        if !printed.contains("Ongoing") && !printed.contains("PrepareAbort") {
-            break;
-        }
-        ensure!(began.elapsed() < PATIENCE, "{printed}");
-    }
+    stage.tool_until(&describe, "show the end of the transaction", |it| {
+        !it.contains("Ongoing") && !it.contains("PrepareAbort")
+    })?;
     stage.shows("/api/transactions/long", |it| it["state"] != "Ongoing")?;
     producer.kill()?;
     let (status, _) = stage
@@ -144,7 +138,7 @@ pub fn acls(stage: &Stage) -> Result<()> {
         decision["is_allowed"] == false && decision["to_allow"] == json!([command]),
         "{denied}"
     );
-    ensure!(!stage.tool(&list)?.contains("READ"), "still there");
+    stage.tool_hides(&list, "READ")?;
     let (status, _) = stage.http.refused("DELETE", "/api/acls", Some(&acl))?;
     ensure!(status == 404, "{status}");
     Ok(())
@@ -164,10 +158,7 @@ pub fn users(stage: &Stage) -> Result<()> {
     );
     stage.http.json("DELETE", "/api/users/alice", None)?;
     stage.shows("/api/users", |it| it["total"] == 0)?;
-    ensure!(
-        !stage.tool(&describe)?.contains("SCRAM-SHA-256=iterations"),
-        "still there"
-    );
+    stage.tool_hides(&describe, "SCRAM-SHA-256=iterations")?;
     Ok(())
 }
 
@@ -262,8 +253,7 @@ pub fn elections(stage: &Stage) -> Result<()> {
         removed["topics"] == 1 && removed["brokers"] == 1,
         "{removed}"
     );
-    let printed = stage.tool(&describe)?;
-    ensure!(!printed.contains("throttled.replicas=0:"), "{printed}");
+    stage.tool_hides(&describe, "throttled.replicas=0:")?;
     let plan = json!({"partitions": [{"topic": "orders", "partition": 0, "replicas": [id]},
         {"topic": "orders", "partition": 1, "replicas": [4711]}]});
     let started = stage.post("/api/reassignments", &plan)?;

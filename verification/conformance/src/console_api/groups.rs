@@ -9,7 +9,7 @@ use super::stage::{Stage, setting};
 pub fn group_lag(stage: &Stage) -> Result<()> {
     stage.tool(&words(
         "console-consumer --topic again --group readers --from-beginning \
-         --max-messages 3 --timeout-ms 20000",
+         --max-messages 3 --timeout-ms 120000",
     ))?;
     stage.tool_with_input(&["console-producer", "--topic", "again"], "one\ntwo\n")?;
     let describe = ["consumer-groups", "--describe", "--group", "readers"];
@@ -155,7 +155,7 @@ pub fn share_group(stage: &Stage) -> Result<()> {
     stage.shows(&settings, |it| setting(it, name)["source"] == "group")?;
     stage.tool(&words(
         "console-share-consumer --topic again --group sharers --max-messages 3 \
-         --timeout-ms 30000",
+         --timeout-ms 120000",
     ))?;
     // The start offset may stay where it is: the lag does not count the accepted records behind it.
     let is_read = |it: &Value| {

@@ -1,16 +1,16 @@
 //! A Kafka Streams application in a streams group (KIP-1071), while it runs and after its end.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{Peer, java};
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::{LoggedChild, OwnedChild};
 use serde_json::{Value, json};
 
 use super::groups::reset;
-use super::stage::Stage;
+use super::stage::{PATIENCE, Stage};
 
 /// Also the ID of its group.
 const APPLICATION: &str = "totals";
@@ -24,8 +24,8 @@ const SUBTOPOLOGIES: usize = 2;
 /// Orders are written for this time, at this rate.
 const SECONDS: &str = "3";
 const RATE: &str = "200";
-/// More than they and the start of a JVM take.
-const LONGEST: Duration = Duration::from_secs(120);
+/// More than they and the start of a JVM take on a busy machine.
+const LONGEST: Duration = Duration::from_secs(300);
 
 pub fn application(stage: &Stage) -> Result<()> {
     let kafka = Peer::load("kafka")?
@@ -49,19 +49,19 @@ pub fn application(stage: &Stage) -> Result<()> {
     ensure!(ready == "ready", "the source of orders said {ready}");
     let folder = stage.dir.join("streams").display().to_string();
     let mut application = program("StreamsApp", &[APPLICATION, &folder, "1", "streams"])?;
-    application.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut application = OwnedChild::start(&mut application)?;
+    let output = stage.dir.join("streams.out");
+    let mut application = LoggedChild::start(&mut application, "the application", &output)?;
     let ended = orders.wait(LONGEST)?;
     ensure!(
         ended.is_some_and(|status| status.success()),
         "the source of orders ended with {ended:?}"
     );
 
-    let listed = stage.shows("/api/groups?type=streams", |it| it["total"] == 1)?;
+    let listed = "/api/groups?type=streams";
+    let listed = stage.shows_by(&mut application, listed, |it| it["total"] == 1)?;
     ensure!(listed["items"][0]["group_id"] == APPLICATION, "{listed}");
-    let running = stage.shows(GROUP, is_running)?;
+    let running = running_as_the_tool_shows(stage, &mut application)?;
     check_topology(&running)?;
-    check_with_tool(stage, &running)?;
     refuses_changes(stage, &running)?;
     application.kill()?;
     offsets_after_its_end(stage)
@@ -129,16 +129,28 @@ fn check_topology(group: &Value) -> Result<()> {
     Ok(())
 }
 
-fn check_with_tool(stage: &Stage, group: &Value) -> Result<()> {
+/// The group while it runs, once the tool shows the same members. Between the two, a member may lose
+/// its session on a busy machine, and join again.
+fn running_as_the_tool_shows(stage: &Stage, application: &mut LoggedChild) -> Result<Value> {
     let describe = ["streams-groups", "--describe", "--group", APPLICATION];
-    let members = stage.tool(&[&describe[..], &["--members"]].concat())?;
-    for member in items(group, "member_list") {
-        let id = member["member_id"].as_str().context("no ID")?;
-        ensure!(members.contains(id), "{member}\n{members}");
+    let began = Instant::now();
+    loop {
+        let group = stage.shows_by(application, GROUP, is_running)?;
+        let members = stage.tool(&[&describe[..], &["--members"]].concat())?;
+        let state = stage.tool(&[&describe[..], &["--state"]].concat())?;
+        let is_shown = |member: &Value| {
+            let id = member["member_id"].as_str();
+            id.is_some_and(|id| members.contains(id))
+        };
+        if items(&group, "member_list").all(is_shown) && state.contains("Stable") {
+            return Ok(group);
+        }
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "{group}\n{members}\n{state}\n{}",
+            application.state()
+        );
     }
-    let state = stage.tool(&[&describe[..], &["--state"]].concat())?;
-    ensure!(state.contains("Stable"), "{state}");
-    Ok(())
 }
 
 /// While it runs, offsets can be previewed, not reset; those of its internal topics neither.

@@ -10,7 +10,7 @@ use ottla_peers::{Cluster, InstalledPeer};
 use serde_json::{Value, json};
 
 use super::http::Http;
-use super::stage::{Stage, start_console};
+use super::stage::{PATIENCE, STOP_PATIENCE, Stage, start_console};
 
 const CLUSTER: &str = "/api/cluster";
 /// Pages that wait for the cluster at the same time. With an attempt for each, one after the other,
@@ -19,8 +19,6 @@ const PAGES: usize = 20;
 /// The properties of the console's client. By default, it waits for an unreachable cluster for
 /// twice as long.
 const IMPATIENT: &str = "default.api.timeout.ms=5000\nrequest.timeout.ms=5000\n";
-/// Until the console finds out.
-const LONGEST: Duration = Duration::from_secs(60);
 
 pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     let names = [peer.id().to_owned()];
@@ -49,7 +47,7 @@ pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     };
     without_controller(&stage, &mut cluster)?;
     without_broker(&stage, &mut cluster)?;
-    console.stop(Duration::from_secs(10))?;
+    console.stop(STOP_PATIENCE)?;
     cluster.stop()?;
     Ok(())
 }
@@ -128,7 +126,7 @@ fn wait_for_status(stage: &Stage, wanted: u16) -> Result<()> {
             return Ok(());
         }
         ensure!(
-            began.elapsed() < LONGEST,
+            began.elapsed() < PATIENCE,
             "GET {CLUSTER} is answered with {status}, not {wanted}"
         );
         std::thread::sleep(Duration::from_millis(200));

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use crate::browser::{Browser, chromium};
 
-/// How long something may take to appear.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long something may take to appear. On a busy machine, what the page gets from the console can be
+/// 60 s old.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 const AGAIN: Duration = Duration::from_millis(25);
 /// Finds elements by accessible names, measures, and watches for violations of the policy.
 const IN_PAGE: &str = include_str!("in_page.js");
@@ -60,14 +61,22 @@ impl Page {
     }
 
     pub fn go(&mut self, url: &str) -> Result<()> {
-        self.browser.call("Page.navigate", json!({"url": url}))?;
-        self.until("document.readyState === 'complete'", "the page to load")
+        self.leave("Page.navigate", json!({"url": url}))
     }
 
     pub fn reload(&mut self) -> Result<()> {
-        self.browser.call("Page.reload", json!({}))?;
-        std::thread::sleep(AGAIN);
-        self.until("document.readyState === 'complete'", "the page to load")
+        self.leave("Page.reload", json!({}))
+    }
+
+    /// Replaces the document, and waits until the new one is complete: until then, the old one can
+    /// still answer.
+    fn leave(&mut self, method: &str, params: Value) -> Result<()> {
+        self.until("window.isLeft = true", "a document")?;
+        self.browser.call(method, params)?;
+        self.until(
+            "window.isLeft === undefined && document.readyState === 'complete'",
+            "the page to load",
+        )
     }
 
     pub fn see(&mut self, text: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect, free_port_pair};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::process::{self, LoggedChild, OwnedChild};
 use ottla_workspace::workspace;
 
 use super::page::PATIENCE;
@@ -66,11 +66,12 @@ struct Tools {
     connection: Vec<String>,
     /// The last tool, and what it has printed.
     last: Vec<String>,
-    printed: String,
+    /// `None` if it has failed, or has not run yet.
+    printed: Option<String>,
     /// Killed on drop, as are the brokers.
-    started: Vec<OwnedChild>,
+    started: Vec<LoggedChild>,
     brokers: Cluster,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Tools {
@@ -82,7 +83,8 @@ impl Tools {
     }
 
     fn run_last(&mut self) -> Result<()> {
-        self.printed = process::output_of(&mut self.command(&self.last)?)?;
+        self.printed = None;
+        self.printed = Some(process::output_of(&mut self.command(&self.last)?)?);
         Ok(())
     }
 }
@@ -112,8 +114,23 @@ impl Server {
         tools.run_last()
     }
 
+    /// As [`Server::tool`], for [`Server::repeat_until`], which runs it.
+    pub fn repeat(&mut self, arguments: &[String]) -> Result<()> {
+        let tools = self.tools()?;
+        tools.last = arguments.to_vec();
+        tools.printed = None;
+        Ok(())
+    }
+
+    /// How the started tools are, for messages.
+    pub fn state(&mut self) -> String {
+        let tools = self.tools.iter_mut();
+        let started = tools.flat_map(|it| &mut it.started);
+        started.map(|it| format!("; {}", it.state())).collect()
+    }
+
     pub fn has_printed(&mut self, text: &str) -> Result<()> {
-        let printed = &self.tools()?.printed;
+        let printed = self.tools()?.printed.as_deref().unwrap_or_default();
         let shown = printed.trim_end();
         ensure!(
             printed.contains(text),
@@ -128,17 +145,19 @@ impl Server {
         let tools = self.tools()?;
         let mut outcome = Ok(());
         loop {
-            if outcome.is_ok() && tools.printed.contains(text) == is_wanted {
+            let printed = tools.printed.as_deref();
+            if printed.is_some_and(|it| it.contains(text) == is_wanted) {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
                 outcome?;
+                let printed = printed.unwrap_or_default().trim_end();
                 let so = if is_wanted {
                     "does not print"
                 } else {
                     "prints"
                 };
-                bail!("the tool {so} “{text}”:\n{}", tools.printed.trim_end());
+                bail!("the tool {so} “{text}”:\n{printed}");
             }
             outcome = tools.run_last();
         }
@@ -169,8 +188,11 @@ impl Server {
     pub fn start_tool(&mut self, arguments: &[String]) -> Result<()> {
         let tools = self.tools()?;
         let mut command = tools.command(arguments)?;
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        tools.started.push(OwnedChild::start(&mut command)?);
+        let name = arguments.first().map_or("", String::as_str);
+        let output = format!("started-{}.out", tools.started.len());
+        let output = tools.dir.path().join(output);
+        let tool = LoggedChild::start(&mut command, name, &output)?;
+        tools.started.push(tool);
         Ok(())
     }
 }
@@ -227,10 +249,10 @@ fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
         binary,
         connection,
         last: Vec::new(),
-        printed: String::new(),
+        printed: None,
         started: Vec::new(),
         brokers,
-        _dir: dir,
+        dir,
     };
     Ok(Server {
         url,

@@ -9,11 +9,11 @@ pub enum Step {
     Open(String),
     /// `reload`
     Reload,
-    /// `see "text"`: the text is visible, within some seconds.
+    /// `see "text"`: the text is visible, within some minutes.
     See(String),
     /// `wait 300 "text"`: the text is visible, within this many seconds.
     Wait(u64, String),
-    /// `not "text"`: it is not, or goes within some seconds.
+    /// `not "text"`: it is not, or goes within some minutes.
     SeeNot(String),
     /// `click "name"`: a button, link or check box with this accessible name; if there are several,
     /// the first. If a dialog is open, in that.
@@ -24,7 +24,7 @@ pub enum Step {
     Choose(String, String),
     /// `press g t`: keys, one after the other.
     Press(Vec<String>),
-    /// `address /topics?search=x`: where the page is now, within some seconds.
+    /// `address /topics?search=x`: where the page is now, within some minutes.
     Address(String),
     /// `size 390 844`
     Size(u32, u32),
@@ -40,16 +40,17 @@ pub enum Step {
     Within(u32, String, String),
     /// `shot name`: keeps a screenshot.
     Shot(String),
-    /// `holds EXPRESSION`: JavaScript that is true, within some seconds.
+    /// `holds EXPRESSION`: JavaScript that is true, within some minutes.
     Holds(String),
-    /// `tool topics --list`: runs one of Ottla's tools against the cluster.
+    /// `tool topics --list`: runs one of Ottla's tools against the cluster. Before `until` and
+    /// `until-not`, the tool may fail, and is run again.
     Tool(Vec<String>),
     /// `printed "text"`: the last tool has printed `text`.
     Printed(String),
     /// `until "text"`: the last tool, which is run again if necessary, prints `text` within some
-    /// seconds.
+    /// minutes.
     Until(String),
-    /// `until-not "text"`: it does not, or stops printing it within some seconds.
+    /// `until-not "text"`: it does not, or stops printing it within some minutes.
     UntilNot(String),
     /// `hanging-transaction x 0`: a record, an hour old, of a transaction that no coordinator knows, in
     /// partition 0 of topic `x`. The broker must not verify transactions.
@@ -87,6 +88,12 @@ pub struct Transcript {
 }
 
 impl Transcript {
+    /// Whether the step at this index is repeated by the next one until it has the wanted outcome.
+    pub fn is_repeated(&self, index: usize) -> bool {
+        let next = self.steps.get(index + 1);
+        matches!(next, Some((_, Step::Until(_) | Step::UntilNot(_))))
+    }
+
     /// Whether it measures times.
     pub fn measures(&self) -> bool {
         let mut steps = self.steps.iter();
@@ -219,6 +226,13 @@ mod tests {
             (6, Step::Press(vec!["g".into(), "t".into()])),
         ];
         assert_eq!(found.steps, expected);
+    }
+
+    #[test]
+    fn a_tool_may_fail_only_before_until() {
+        let found = parse("mock\ntool a\nprinted b\ntool c\nuntil d\ntool e\nuntil-not f").unwrap();
+        let repeated: Vec<bool> = (0..6).map(|index| found.is_repeated(index)).collect();
+        assert_eq!(repeated, [false, false, true, false, true, false]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! group's partitions.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -21,8 +21,8 @@ const RATE: &str = "2000";
 /// clients' sequential timeouts: 20 s for a response, 30 s to close, 6 s for the session and 10 s
 /// for the transaction.
 const PATIENCE_SECONDS: &str = "120";
-/// How long a JVM needs to print a thread dump.
-const PRINTING: Duration = Duration::from_secs(2);
+/// After its input has ended, the filler waits for its last acknowledgements.
+const FILLER_PATIENCE: Duration = Duration::from_secs(180);
 
 /// A copier process and its target topic.
 struct Copier {
@@ -76,7 +76,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
                 let at = random.below(copiers.len() as u64) as usize;
                 let copier = &mut copiers[at].application;
                 copier.kill_and_start()?;
-                stage.say(&format!("copier `{}` killed", copier.name));
+                stage.say(&format!("copier `{}` killed", copier.name()));
             }
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     let counts: Vec<String> = output_lines
         .map(|line| Ok(line?.split_whitespace().last().unwrap_or("0").to_owned()))
         .collect::<Result<_>>()?;
-    let status = filler.wait(Duration::from_secs(60))?;
+    let status = filler.wait(FILLER_PATIENCE)?;
     ensure!(
         status.is_some_and(|status| status.success()) && counts.len() == PARTITIONS,
         "the filler ended with {status:?} and {counts:?}"
@@ -134,7 +134,6 @@ fn finish(
     for copier in copiers.iter_mut().filter(|it| it.target == target) {
         copier.application.print_threads()?;
     }
-    std::thread::sleep(PRINTING);
     for copier in copiers.iter_mut().filter(|it| it.target == target) {
         wrong.extend(copier.application.ended()?);
         copier.application.kill_and_start()?;
@@ -147,14 +146,15 @@ fn finish(
 /// Reads a copy until it is complete or has made no progress for the patience period.
 fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<Checked> {
     let mut command = Command::new(&check[0]);
-    command.args(&check[1..]).stderr(Stdio::null());
+    command.args(&check[1..]);
     let checked = process::run_captured(&mut command)?;
     let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
     stage.say(&format!(
         "{target}: {}",
         printed.lines().last().unwrap_or_default()
     ));
-    Ok(Checked::of(target, &printed, checked.status))
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    Ok(Checked::of(target, &printed, &errors, checked.status))
 }
 
 /// The result of reading a copy.
@@ -167,8 +167,8 @@ struct Checked {
 }
 
 impl Checked {
-    /// Parses the output and exit status of `CheckCopy`.
-    fn of(target: &str, printed: &str, status: ExitStatus) -> Checked {
+    /// Parses the output and exit status of `CheckCopy`, whose errors are shown if it said nothing.
+    fn of(target: &str, printed: &str, errors: &str, status: ExitStatus) -> Checked {
         let said = |prefix: &str| -> Vec<String> {
             let lines = printed.lines();
             let findings = lines.filter_map(|line| line.strip_prefix(prefix));
@@ -176,7 +176,9 @@ impl Checked {
         };
         let (mut wrong, missing) = (said("wrong: "), said("missing: "));
         if !status.success() && wrong.is_empty() && missing.is_empty() {
-            wrong.push(format!("the check of {target} ended with {status}"));
+            wrong.push(format!(
+                "the check of {target} ended with {status}: {errors}"
+            ));
         }
         Checked { wrong, missing }
     }
@@ -213,7 +215,8 @@ mod tests {
     const MISSING: &str = "missing: copy-1 ends with 6 at offset 9, and should with 11";
 
     fn checked(lines: &[&str], code: i32) -> Checked {
-        Checked::of("copy", &lines.join("\n"), ExitStatus::from_raw(code << 8))
+        let status = ExitStatus::from_raw(code << 8);
+        Checked::of("copy", &lines.join("\n"), "no broker", status)
     }
 
     #[test]
@@ -257,7 +260,7 @@ mod tests {
         assert!(!broken.is_stuck());
         assert_eq!(
             broken.findings(),
-            ["the check of copy ended with exit status: 1"]
+            ["the check of copy ended with exit status: 1: no broker"]
         );
     }
 }

@@ -14,6 +14,8 @@ use ottla_workspace::workspace;
 
 /// The time before the first kill and after the last.
 const PEACE: Duration = Duration::from_secs(3);
+/// After they have closed their output, the clients only end.
+const END_PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
     let arguments = [
@@ -46,7 +48,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
             None => stage.say(&line),
         }
     }
-    let status = clients.wait(Duration::from_secs(10))?;
+    let status = clients.wait(END_PATIENCE)?;
     if wrong.is_empty() && !status.is_some_and(|status| status.success()) {
         wrong.push(format!("the clients ended with {status:?}"));
     }

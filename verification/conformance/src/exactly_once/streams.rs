@@ -1,7 +1,7 @@
 //! A Kafka Streams application with kills, and a second run of it on the same input without.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +19,8 @@ const RUNS: [&str; 2] = ["harmed", "spared"];
 const RATE: usize = 300;
 /// Approximate time from one kill to the next, including recovery.
 const SECONDS_PER_KILL: usize = 5;
+/// After its last line, the source of orders only ends.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(120);
 /// Number of comparisons, half a second apart, that may find both runs unchanged after the last
 /// kill.
 const PATIENCE_ROUNDS: &str = "120";
@@ -85,7 +87,7 @@ pub(super) fn run(
         .next()
         .context("the orders were not all written")??;
     let written = written.trim_start_matches("written ").to_owned();
-    let status = source.wait(Duration::from_secs(10))?;
+    let status = source.wait(SOURCE_PATIENCE)?;
     ensure!(
         status.is_some_and(|status| status.success()),
         "the source of orders ended with {status:?}"
@@ -96,7 +98,7 @@ pub(super) fn run(
     let arguments = [written.as_str(), PATIENCE_ROUNDS, RUNS[0], RUNS[1]];
     let words = with("CompareOutput", &arguments)?;
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stderr(Stdio::null());
+    command.args(&words[1..]);
     let compared = process::run_captured(&mut command)?;
     let printed = String::from_utf8_lossy(&compared.stdout).into_owned();
     let mut wrong = Vec::new();
@@ -107,7 +109,11 @@ pub(super) fn run(
         }
     }
     if !compared.status.success() && wrong.is_empty() {
-        wrong.push(format!("the comparison ended with {}", compared.status));
+        let errors = String::from_utf8_lossy(&compared.stderr);
+        wrong.push(format!(
+            "the comparison ended with {}: {errors}",
+            compared.status
+        ));
     }
     stage.say(&format!(
         "{} threads of the harmed application were replaced",

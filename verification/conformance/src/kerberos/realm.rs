@@ -1,6 +1,5 @@
 //! A realm of MIT Kerberos on loopback, with its own KDC, in a folder.
 
-use std::fs::File;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,18 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use ottla_peers::free_port_pair;
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::process::{self, LoggedChild};
 
 pub const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
 pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 pub const NAME: &str = "OTTLA.TEST";
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Until the KDC listens, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The KDC is killed on drop.
 pub struct Realm {
     dir: PathBuf,
-    _kdc: OwnedChild,
+    _kdc: LoggedChild,
 }
 
 impl Realm {
@@ -46,18 +46,17 @@ impl Realm {
             // kadmin.local ends well even if it could not do this.
             ensure!(keytab.exists(), "{} was not written", keytab.display());
         }
-        let output = File::create(dir.join("kdc.out"))?;
         let mut kdc = administer("krb5kdc", &dir);
         kdc.args(["-n", "-r", NAME]);
-        kdc.stdout(output.try_clone()?).stderr(output);
-        let mut kdc = OwnedChild::start(&mut kdc)?;
+        let mut kdc = LoggedChild::start(&mut kdc, "krb5kdc", &dir.join("kdc.out"))?;
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = kdc.try_wait()? {
-                let said = std::fs::read_to_string(dir.join("kdc.out"))?;
-                anyhow::bail!("krb5kdc ended with {status}: {said}");
-            }
-            ensure!(began.elapsed() < PATIENCE, "krb5kdc does not listen");
+            kdc.check_running()?;
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "nothing listens on port {port}; {}",
+                kdc.state()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(Realm { dir, _kdc: kdc })

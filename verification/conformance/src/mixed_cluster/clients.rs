@@ -28,8 +28,6 @@ const CATCH_UP_PATIENCE: Duration = Duration::from_secs(120);
 /// How long the reader of a whole topic waits for a record. The first one needs a JVM, logins at
 /// several brokers and a group, and all cores may be busy; an end is recognized by its offset.
 const READ_PATIENCE: Duration = Duration::from_secs(180);
-/// The lines of a client's errors in a message.
-const ERROR_LINES: usize = 20;
 
 /// Where clients connect, and how they log in.
 #[derive(Debug, Clone)]
@@ -157,15 +155,7 @@ impl Clients {
 
     /// The end of a client's standard error.
     fn errors(&self, output: &str) -> String {
-        let path = self.dir.join(format!("{output}.errors"));
-        let text = std::fs::read(path).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        let last = &lines[lines.len().saturating_sub(ERROR_LINES)..];
-        match last {
-            [] => "it printed no error".to_owned(),
-            last => format!("it printed last:\n{}", last.join("\n")),
-        }
+        process::last_lines(&self.dir.join(format!("{output}.errors")))
     }
 
     /// It is an error if one of both has ended. The consumer ends with status 0 after a denial or a

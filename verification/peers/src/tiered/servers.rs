@@ -2,16 +2,16 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use ottla_workspace::process::{self, OwnedChild};
+use anyhow::{Context, Result, ensure};
+use ottla_workspace::process::{self, LoggedChild};
 use ottla_workspace::{toolchain, workspace};
 
 pub(super) const BUCKET: &str = "segments";
-/// Until a server listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Until a server listens, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const S3_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
@@ -25,7 +25,7 @@ const AZURE_ACCOUNT: &str = "test:dGVzdHNlY3JldA==";
 
 /// A server that listens. It ends with its owner.
 pub struct StoreServer {
-    process: OwnedChild,
+    process: LoggedChild,
     port: u16,
 }
 
@@ -68,15 +68,18 @@ impl StoreServer {
     fn start(name: &str, dir: &Path, command: impl FnOnce(u16) -> Command) -> Result<StoreServer> {
         std::fs::create_dir_all(dir)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let log = std::fs::File::create(dir.join("server.log"))?;
-        let process = OwnedChild::start(
-            command(port)
-                .stdout(Stdio::from(log.try_clone()?))
-                .stderr(Stdio::from(log)),
-        )?;
-        process::retried(PATIENCE, &format!("{name} listens"), || {
-            Ok(TcpStream::connect(("127.0.0.1", port))?)
-        })?;
+        let log = dir.join("server.log");
+        let mut process = LoggedChild::start(&mut command(port), name, &log)?;
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            process.check_running()?;
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "nothing listens on port {port}; {}",
+                process.state()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
         Ok(StoreServer { process, port })
     }
 
