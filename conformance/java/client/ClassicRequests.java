@@ -51,7 +51,7 @@ final class ClassicRequests extends Script implements AutoCloseable {
     void all() {
         findTopic();
         step("classic requests: coordinator", () -> {
-            awaitCoordinator(GROUP);
+            wire.awaitCoordinator(GROUP);
             return "there";
         });
         joins();
@@ -69,10 +69,7 @@ final class ClassicRequests extends Script implements AutoCloseable {
                 Standing standing = stable(GROUP + "-preparing");
                 // Is answered when the first member has joined again, which it never does.
                 other.send(ApiKeys.JOIN_GROUP, 3, joining(standing.as(""), "consumer", "range", null));
-                long deadline = System.nanoTime() + 20_000_000_000L;
-                while (!describe(5, standing.group).contains("PreparingRebalance") && System.nanoTime() < deadline) {
-                    Thread.sleep(10);
-                }
+                await("a rebalance", () -> describe(5, standing.group).contains("PreparingRebalance"));
                 return standing;
             });
         } catch (IOException error) {
@@ -101,18 +98,10 @@ final class ClassicRequests extends Script implements AutoCloseable {
 
     // ---- groups ----------------------------------------------------------------------------------------------------
 
-    private void awaitCoordinator(String group) throws Exception {
-        long deadline = System.nanoTime() + 20_000_000_000L;
-        while (!Wire.errors(wire.ask(ApiKeys.FIND_COORDINATOR, 6, new FindCoordinatorRequestData().setKeyType((byte) 0)
-            .setCoordinatorKeys(List.of(group)))).equals("[NONE]") && System.nanoTime() < deadline) {
-            Thread.sleep(20);
-        }
-    }
-
     /** A group with one member, which is to say who has what. */
     private Standing joined(String group, String type) throws Exception {
-        awaitCoordinator(group);
-        long deadline = System.nanoTime() + 20_000_000_000L;
+        wire.awaitCoordinator(group);
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
         while (true) {
             // Of this version the member needs no id of its own to be let in.
             JoinGroupResponseData answer = ((JoinGroupResponse) wire.ask(ApiKeys.JOIN_GROUP, 3,

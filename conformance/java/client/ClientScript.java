@@ -95,12 +95,7 @@ public final class ClientScript extends Script {
         step("create only validated", () -> {
             get(admin.createTopics(List.of(new NewTopic("java-validated", 1, (short) 1)),
                 new CreateTopicsOptions().validateOnly(true)).all());
-            // A controller's answer may come before the broker has taken the change over, long before on a busy machine.
-            List<String> created = List.of(MAIN, "java-defaults", "java-append-time", "java-compacted", "java-assigned",
-                "java.dotted");
-            for (int waited = 0; waited < 40 && !get(admin.listTopics().names()).containsAll(created); waited++) {
-                settle();
-            }
+            settle();
             return get(admin.listTopics().names()).contains("java-validated");
         });
     }
@@ -188,7 +183,8 @@ public final class ClientScript extends Script {
                 step("produce acks=" + acks + " " + compression, () -> {
                     List<Object> shown = new ArrayList<>();
                     try (Producer<byte[], byte[]> producer = producer(Map.of("acks", acks,
-                        "compression.type", compression, "linger.ms", "1000", "enable.idempotence", "false"))) {
+                        "compression.type", compression, "linger.ms", "30000", "enable.idempotence", "false"))) {
+                        // All of them are one batch, however long the script is held up meanwhile.
                         List<Future<RecordMetadata>> sent = new ArrayList<>();
                         for (int i = 0; i < 10; i++) {
                             sent.add(producer.send(record(MAIN, partition, i)));
@@ -278,8 +274,11 @@ public final class ClientScript extends Script {
         try (Consumer<byte[], byte[]> consumer = consumer(settings)) {
             consumer.assign(List.of(from));
             consumer.seekToBeginning(List.of(from));
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-            while (shown.size() < expected && System.nanoTime() < deadline) {
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
+            while (shown.size() < expected) {
+                if (System.nanoTime() > deadline) {
+                    giveUp(expected + " records of " + from + ", of which there are " + shown.size());
+                }
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
                     shown.add(recordShown(record));
                 }
@@ -335,9 +334,7 @@ public final class ClientScript extends Script {
             step("seek past the end, reset " + reset, () -> {
                 try (Consumer<byte[], byte[]> consumer = consumer(Map.of("auto.offset.reset", reset))) {
                     consumer.assign(List.of(partition));
-                    consumer.seek(partition, 1_000);
-                    consumer.poll(Duration.ofMillis(600));
-                    return consumer.position(partition);
+                    return moved(consumer, partition, 1_000);
                 }
             });
         }
@@ -345,10 +342,30 @@ public final class ClientScript extends Script {
             try (Consumer<byte[], byte[]> consumer = consumer(Map.of())) {
                 consumer.assign(List.of(partition));
                 consumer.seekToEnd(List.of(partition));
-                return List.of(consumer.position(partition), consumer.poll(Duration.ofMillis(300)).count(),
-                    consumer.currentLag(partition).orElse(-1));
+                long position = consumer.position(partition);
+                int[] count = {0};
+                await("a lag", () -> {
+                    count[0] += consumer.poll(Duration.ofMillis(300)).count();
+                    return consumer.currentLag(partition).isPresent();
+                });
+                return List.of(position, count[0], consumer.currentLag(partition).orElse(-1));
             }
         });
+    }
+
+    /** Where a consumer goes on that is sent to an offset without a record: its position, or its first record. */
+    private static long moved(Consumer<byte[], byte[]> consumer, TopicPartition partition, long to) throws Exception {
+        consumer.seek(partition, to);
+        long[] position = {to};
+        await("another position", () -> {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                position[0] = record.offset();
+                return true;
+            }
+            position[0] = consumer.position(partition);
+            return position[0] != to;
+        });
+        return position[0];
     }
 
     private void alterConfigs() {
@@ -378,8 +395,7 @@ public final class ClientScript extends Script {
             List<Object> shown = new ArrayList<>();
             for (String limit : List.of("1000", "3000000")) {
                 set(topic, "max.message.bytes", limit);
-                // Other requests of this topic's leader may be served from the settings before: ask until it shows.
-                Thread.sleep(1000);
+                settle();
                 try (Producer<byte[], byte[]> producer = producer(Map.of("max.request.size", "4000000"))) {
                     shown.add(outcome(() ->
                         get(producer.send(new ProducerRecord<>(MAIN, 2, T0, null, new byte[2_000_000]))).offset()));
@@ -447,9 +463,7 @@ public final class ClientScript extends Script {
         step("consume what is left", () -> {
             try (Consumer<byte[], byte[]> consumer = consumer(Map.of("auto.offset.reset", "earliest"))) {
                 consumer.assign(List.of(partition));
-                consumer.seek(partition, 0);
-                consumer.poll(Duration.ofMillis(600));
-                return consumer.position(partition);
+                return moved(consumer, partition, 0);
             }
         });
     }

@@ -39,7 +39,7 @@ final class GroupRequests extends Script implements AutoCloseable {
         step("group requests: set-up", () -> {
             topicId = get(admin.describeTopics(List.of(MAIN)).allTopicNames()).get(MAIN).topicId();
             for (String group : List.of(GROUP, CLASSIC, OTHER)) {
-                awaitCoordinator(group);
+                wire.awaitCoordinator(group);
             }
             return List.of(join(1, "m1", request -> { }), join(1, "m2", request -> request.setInstanceId("named")),
                 settle("m1"), settle("m2"), classicJoin(CLASSIC, "consumer", "", subscription()),
@@ -56,14 +56,6 @@ final class GroupRequests extends Script implements AutoCloseable {
     }
 
     // ---- requests --------------------------------------------------------------------------------------------------
-
-    private void awaitCoordinator(String group) throws Exception {
-        long deadline = System.nanoTime() + 20_000_000_000L;
-        do {
-            Thread.sleep(20);
-        } while (!Wire.errors(wire.ask(ApiKeys.FIND_COORDINATOR, 6, new FindCoordinatorRequestData().setKeyType((byte) 0)
-            .setCoordinatorKeys(List.of(group)))).equals("[NONE]") && System.nanoTime() < deadline);
-    }
 
     /** The error and its words, how the epoch has changed, and how many partitions are assigned. */
     private String beat(int version, String member, int epoch, Consumer<ConsumerGroupHeartbeatRequestData> change)
@@ -135,7 +127,8 @@ final class GroupRequests extends Script implements AutoCloseable {
 
     private String classicJoin(String group, String type, String member, byte[] metadata) throws Exception {
         JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(group).setMemberId(member)
-            .setProtocolType(type).setSessionTimeoutMs(10_000).setRebalanceTimeoutMs(10_000)
+            .setProtocolType(type).setSessionTimeoutMs(Integer.parseInt(LONG_SESSION_MS))
+            .setRebalanceTimeoutMs(Integer.parseInt(LONG_SESSION_MS))
             .setProtocols(new JoinGroupRequestData.JoinGroupRequestProtocolCollection(List.of(
                 new JoinGroupRequestData.JoinGroupRequestProtocol().setName("range").setMetadata(metadata)).iterator()));
         // Of this version the member needs no id of its own to be let in.

@@ -19,7 +19,7 @@ final class GroupSteps extends Script {
             String group = "java-" + assignor;
             Map<String, String> settings = Map.of("group.id", group, "auto.offset.reset", "earliest",
                 "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
-                "heartbeat.interval.ms", "200", "enable.auto.commit", "false");
+                "heartbeat.interval.ms", "200", "session.timeout.ms", LONG_SESSION_MS, "enable.auto.commit", "false");
             Member[] members = new Member[3];
             step("group " + assignor + ": first member", () -> {
                 members[0] = new Member(settings, MAIN);
@@ -46,14 +46,26 @@ final class GroupSteps extends Script {
                 // for it until its session ends.
                 members[2].close();
                 members[1].close();
-                return groupShown(group);
+                Object shown = groupShown(group);
+                // Its session would end while later steps list the groups.
+                get(admin.removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions(
+                    Set.of(new MemberToRemove("java-static")))).all());
+                await("the end of " + group, () -> stateOf(group) == GroupState.EMPTY);
+                return shown;
             });
         }
     }
 
-    /** The numbers of partitions per member, once all partitions are given out and no two members hold the same. */
+    private GroupState stateOf(String group) {
+        return get(admin.describeConsumerGroups(List.of(group)).all()).get(group).groupState();
+    }
+
+    /**
+     * The numbers of partitions per member, once all partitions are given out and no two members hold the same, and the
+     * broker has heard of it.
+     */
     private Object sizes(String group, Member[] members, int partitions) throws InterruptedException {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
         List<Integer> sizes = List.of();
         int calm = 0;
         while (System.nanoTime() < deadline) {
@@ -61,7 +73,7 @@ final class GroupSteps extends Script {
             List<Integer> now = present.stream().map(member -> member.assigned.size()).sorted().toList();
             long different = present.stream().flatMap(member -> member.assigned.stream()).distinct().count();
             boolean isSpread = now.stream().mapToInt(n -> n).sum() == partitions && different == partitions
-                && now.get(0) >= partitions / present.size();
+                && now.get(0) >= partitions / present.size() && stateOf(group) == GroupState.STABLE;
             calm = isSpread && now.equals(sizes) ? calm + 1 : 0;
             sizes = now;
             if (calm >= 3) {
@@ -69,7 +81,8 @@ final class GroupSteps extends Script {
             }
             Thread.sleep(100);
         }
-        return "not settled: " + sizes + " " + groupShown(group);
+        giveUp("a settled group: " + sizes + " " + groupShown(group));
+        return sizes;
     }
 
     private Object groupShown(String group) {
@@ -199,7 +212,7 @@ final class GroupSteps extends Script {
 
     /** What a member stopped with. */
     private Object failureOf(Member member) throws InterruptedException {
-        member.thread.join(10_000);
+        member.thread.join(PATIENCE.toMillis());
         String fate = String.valueOf(member.failure);
         member.close();
         return fate;
@@ -293,7 +306,7 @@ final class GroupSteps extends Script {
             sizes("java-fencing", new Member[] {first}, 3);
             Member second = new Member(named, MAIN);
             Object sizes = sizes("java-fencing", new Member[] {second}, 3);
-            first.thread.join(10_000);
+            first.thread.join(PATIENCE.toMillis());
             String fate = String.valueOf(first.failure);
             first.close();
             second.close();

@@ -22,16 +22,19 @@ class Script {
     static final ObjectMapper JSON =
         new ObjectMapper().configure(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS, true);
     static final String MAIN = "java-main";
+    /** How long what is to come may take, on a machine that does much else. */
+    static final Duration PATIENCE = Duration.ofSeconds(120);
+    /** Above every session that a stalled process could lose, and below the highest that a broker lets be. */
+    static final String LONG_SESSION_MS = "600000";
 
     final String bootstrap;
     final Admin admin;
 
     Script(String bootstrap) {
         this.bootstrap = bootstrap;
-        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", "20000",
-            "request.timeout.ms", "15000"));
+        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", "60000",
+            "request.timeout.ms", "30000"));
     }
-
 
     /** A consumer that polls on a thread of its own and shows what it holds. */
     final class Member {
@@ -68,20 +71,23 @@ class Script {
 
         void close() throws InterruptedException {
             isClosing.set(true);
-            thread.join(20_000);
+            thread.join(PATIENCE.toMillis());
+            if (thread.isAlive()) {
+                giveUp("the end of a member");
+            }
         }
     }
 
     Producer<byte[], byte[]> producer(Map<String, String> settings) {
         Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", "java-producer",
-            "delivery.timeout.ms", "20000", "request.timeout.ms", "10000", "linger.ms", "0"));
+            "delivery.timeout.ms", "60000", "request.timeout.ms", "30000", "linger.ms", "0"));
         all.putAll(settings);
         return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     Consumer<byte[], byte[]> consumer(Map<String, String> settings) {
         Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", "java-consumer",
-            "auto.offset.reset", "none", "default.api.timeout.ms", "20000"));
+            "auto.offset.reset", "none", "default.api.timeout.ms", "60000"));
         all.putAll(settings);
         return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
@@ -100,15 +106,34 @@ class Script {
         return record;
     }
 
-    /** A controller's answer may come before the broker has taken the change over. */
-    static void settle() {
-        try {
-            Thread.sleep(600);
-        } catch (InterruptedException error) {
-            throw new IllegalStateException(error);
+    interface Condition {
+        boolean isMet() throws Exception;
+    }
+
+    /** Waits until a condition is met. */
+    static void await(String what, Condition condition) throws Exception {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (!condition.isMet()) {
+            if (System.nanoTime() > deadline) {
+                giveUp(what);
+            }
+            Thread.sleep(20);
         }
     }
 
+    /** Ends the script: two brokers are not alike because both are waited for in vain. */
+    static void giveUp(String what) {
+        System.err.println("waited " + PATIENCE + " in vain for " + what);
+        System.exit(3);
+    }
+
+    /** A controller's answer may come before the broker has taken the change over. */
+    void settle() {
+        settle(admin);
+    }
+
+    /** Scripts that run at the same time must not take another's change for their own. */
+    private static final String MARKER = "settled-" + ProcessHandle.current().pid();
     private static int markers;
 
     /**
@@ -117,16 +142,16 @@ class Script {
      * when it is seen, the pass of the first one has ended.
      */
     static void settle(Admin admin) {
-        ConfigResource marker = new ConfigResource(ConfigResource.Type.GROUP, "settled");
+        ConfigResource marker = new ConfigResource(ConfigResource.Type.GROUP, MARKER);
         String setting = "consumer.session.timeout.ms";
         for (int pass = 0; pass < 2; pass++) {
             String value = String.valueOf(45_000 + ++markers);
             get(admin.incrementalAlterConfigs(Map.of(marker, List.of(
                 new AlterConfigOp(new ConfigEntry(setting, value), AlterConfigOp.OpType.SET)))).all());
-            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+            long end = System.nanoTime() + PATIENCE.toNanos();
             while (!value.equals(get(admin.describeConfigs(List.of(marker)).all()).get(marker).get(setting).value())) {
                 if (System.nanoTime() > end) {
-                    throw new IllegalStateException("a change is not applied after 30 s");
+                    giveUp("a change to be applied");
                 }
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(20));
             }
@@ -187,7 +212,7 @@ class Script {
 
     static <T> T get(Future<T> future) {
         try {
-            return future.get(30, TimeUnit.SECONDS);
+            return future.get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
         } catch (InterruptedException | ExecutionException | TimeoutException error) {
             throw new RuntimeException(error);
         }
@@ -221,7 +246,8 @@ class Script {
     }
 
     static ConsumerRecord<byte[], byte[]> first(Consumer<byte[], byte[]> consumer) {
-        for (int i = 0; i < 100; i++) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (System.nanoTime() < deadline) {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                 return record;
             }

@@ -2,6 +2,7 @@ import java.io.*;
 import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.util.*;
+import org.apache.kafka.common.message.FindCoordinatorRequestData;
 import org.apache.kafka.common.protocol.*;
 import org.apache.kafka.common.requests.*;
 
@@ -38,6 +39,12 @@ final class Wire implements AutoCloseable {
         socket.getOutputStream().write(frame.array());
         socket.getOutputStream().flush();
         return header;
+    }
+
+    /** Waits until a group has a coordinator. Asking creates the topic of the coordinators, which takes a while. */
+    void awaitCoordinator(String group) throws Exception {
+        Script.await("a coordinator of " + group, () -> errors(ask(ApiKeys.FIND_COORDINATOR, 6,
+            new FindCoordinatorRequestData().setKeyType((byte) 0).setCoordinatorKeys(List.of(group)))).equals("[NONE]"));
     }
 
     /** The errors of an answer, each once, without those that are none where there are others. */

@@ -64,10 +64,8 @@ public final class LogDirsScript extends Script {
         show("create at those places", () -> {
             get(admin.createTopics(List.of(new NewTopic(TOPIC, PARTITIONS, (short) 1)
                 .configs(Map.of("segment.bytes", "1048576")))).all());
-            for (int waited = 0; waited < 40 && places().values().stream()
-                .anyMatch(place -> ((List<?>) place).get(0) == null); waited++) {
-                settle();
-            }
+            await("the places", () -> places().values().stream()
+                .noneMatch(place -> ((List<?>) place).get(0) == null));
             return places();
         });
         show("describe", () -> {
@@ -101,7 +99,7 @@ public final class LogDirsScript extends Script {
         });
     }
 
-    private void refusedMoves() {
+    private void refusedMoves() throws Exception {
         String nowhere = parent + "/nowhere";
         show("move to a directory that is none", () ->
             errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), nowhere))));
@@ -141,38 +139,30 @@ public final class LogDirsScript extends Script {
         });
         show("a move that takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(1))));
-            settle();
-            return List.of(errors, futureOf(slow));
+            return List.of(errors, futureOf(slow, dirs.get(1)));
         });
         show("another place while it takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(2))));
-            settle();
-            return List.of(errors, futureOf(slow));
+            return List.of(errors, futureOf(slow, dirs.get(2)));
         });
         show("back to where it is while it takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(0))));
-            settle();
-            return List.of(errors, futureOf(slow));
+            return List.of(errors, futureOf(slow, null));
         });
         show("the move again, and then without a limit", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(2))));
-            settle();
-            Object before = futureOf(slow);
+            Object before = futureOf(slow, dirs.get(2));
             Object set = setBroker("replica.alter.log.dirs.io.max.bytes.per.second", null);
-            for (int waited = 0; waited < 100 && !String.valueOf(futureOf(slow)).endsWith("null]"); waited++) {
-                settle();
-            }
-            return List.of(errors, before, set, futureOf(slow));
+            return List.of(errors, before, set, futureOf(slow, null));
         });
         show("delete a topic that is being moved", () -> {
             setBroker("replica.alter.log.dirs.io.max.bytes.per.second", "100000");
             errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(1))));
-            settle();
+            futureOf(slow, dirs.get(1));
             get(admin.deleteTopics(List.of(slow)).all());
             settle();
             setBroker("replica.alter.log.dirs.io.max.bytes.per.second", null);
-            return get(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).values().stream()
-                .flatMap(dir -> dir.replicaInfos().keySet().stream()).filter(it -> it.topic().equals(slow)).count();
+            return dirs.stream().mapToLong(dir -> count(slow, dir)).sum();
         });
     }
 
@@ -194,10 +184,10 @@ public final class LogDirsScript extends Script {
             placesWhenMoved();
             return lines(said);
         });
-        settleBroker();
+        settle();
         show("reassign-partitions.sh throttles", () -> throttles());
         show("reassign-partitions.sh verifies what is done", () -> lines(ToolRun.of(reassign, verify)));
-        settleBroker();
+        settle();
         show("reassign-partitions.sh has taken the throttle away", () -> throttles());
         Files.writeString(plan, Files.readString(plan).replace(dirs.get(1), parent + "/nowhere"));
         show("reassign-partitions.sh to a directory that is none", () -> lines(ToolRun.of(reassign, "--bootstrap-server",
@@ -221,8 +211,11 @@ public final class LogDirsScript extends Script {
                     consumer.seekToBeginning(List.of(moved));
                     long next = 0;
                     String wrong = "nothing";
-                    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-                    while (next < acknowledged[partition] && System.nanoTime() < until && wrong.equals("nothing")) {
+                    long until = System.nanoTime() + PATIENCE.toNanos();
+                    while (next < acknowledged[partition] && wrong.equals("nothing")) {
+                        if (System.nanoTime() > until) {
+                            giveUp("record " + next + " of " + moved);
+                        }
                         for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
                             if (record.offset() != next || !text(record.key()).equals("" + next)) {
                                 wrong = "at offset " + record.offset() + " the record " + text(record.key());
@@ -287,9 +280,9 @@ public final class LogDirsScript extends Script {
         });
         show("cordon two", () -> setBroker(key, dirs.get(1) + "," + dirs.get(2)));
         show("describe two", this::cordonedDirs);
-        show("cordon all by name", () -> setBroker(key, String.join(",", dirs)));
+        show("cordon all by name", () -> cordonAll(String.join(",", dirs)));
         createWithAllCordoned("by name");
-        show("cordon all by a star", () -> setBroker(key, "*"));
+        show("cordon all by a star", () -> cordonAll("*"));
         show("describe all", this::cordonedDirs);
         createWithAllCordoned("by a star");
         show("write where all are cordoned", () -> {
@@ -297,7 +290,7 @@ public final class LogDirsScript extends Script {
                 return get(producer.send(new ProducerRecord<>(TOPIC, 0, bytes("k"), bytes("v")))).partition();
             }
         });
-        show("cordon none", () -> setBroker(key, null));
+        show("cordon none", () -> cordonAll(null));
         show("describe none", this::cordonedDirs);
         show("move into it again", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), dirs.get(1))));
@@ -372,19 +365,22 @@ public final class LogDirsScript extends Script {
     }
 
     /** The same, as soon as nothing is going anywhere. */
-    private Map<String, Object> placesWhenMoved() {
-        Map<String, Object> places = places();
-        for (int waited = 0; waited < 100 && places.values().stream()
-            .anyMatch(place -> ((List<?>) place).get(1) != null); waited++) {
-            settle();
-            places = places();
-        }
-        return places;
+    private Map<String, Object> placesWhenMoved() throws Exception {
+        await("the end of the moves", () -> places().values().stream()
+            .allMatch(place -> ((List<?>) place).get(1) == null));
+        return places();
     }
 
-    private Object futureOf(String topic) {
-        var info = get(admin.describeReplicaLogDirs(List.of(replica(topic, 0))).all()).get(replica(topic, 0));
-        return Arrays.asList(info.getCurrentReplicaLogDir(), info.getFutureReplicaLogDir());
+    /** Where a topic is and where it is going, as soon as that is this directory, or none. */
+    private Object futureOf(String topic, String future) throws Exception {
+        List<String> shown = new ArrayList<>();
+        await("a move to " + future, () -> {
+            var info = get(admin.describeReplicaLogDirs(List.of(replica(topic, 0))).all()).get(replica(topic, 0));
+            shown.clear();
+            shown.addAll(Arrays.asList(info.getCurrentReplicaLogDir(), info.getFutureReplicaLogDir()));
+            return Objects.equals(info.getFutureReplicaLogDir(), future);
+        });
+        return shown;
     }
 
     private long count(String topic, String dir) {
@@ -392,7 +388,7 @@ public final class LogDirsScript extends Script {
             .filter(partition -> partition.topic().equals(topic)).count();
     }
 
-    private Object cordonedDirs() {
+    private List<String> cordonedDirs() {
         return get(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).entrySet().stream()
             .filter(entry -> entry.getValue().isCordoned()).map(Map.Entry::getKey).sorted().toList();
     }
@@ -401,14 +397,27 @@ public final class LogDirsScript extends Script {
         AlterConfigOp.OpType type = value == null ? AlterConfigOp.OpType.DELETE : AlterConfigOp.OpType.SET;
         get(admin.incrementalAlterConfigs(Map.of(BROKER, List.of(new AlterConfigOp(new ConfigEntry(key, value), type))))
             .all());
-        settleBroker();
+        settle();
         return get(admin.describeConfigs(List.of(BROKER)).all()).get(BROKER).get(key).value();
     }
 
-    /** A controller hears of cordoned directories with a heartbeat of the broker, and both do more at one time. */
-    private static void settleBroker() {
-        for (int times = 0; times < 4; times++) {
-            settle();
+    /** Cordons all directories, or none. A controller hears of that with a heartbeat of the broker. */
+    private Object cordonAll(String value) throws Exception {
+        Object set = setBroker("cordoned.log.dirs", value);
+        boolean isNone = cordonedDirs().isEmpty();
+        if (isNone || cordonedDirs().size() == dirs.size()) {
+            await("a controller that has heard of it", () -> takesTopics() == isNone);
+        }
+        return set;
+    }
+
+    private boolean takesTopics() {
+        try {
+            get(admin.createTopics(List.of(new NewTopic("dirs-refused", 1, (short) 1)),
+                new CreateTopicsOptions().validateOnly(true)).all());
+            return true;
+        } catch (RuntimeException error) {
+            return false;
         }
     }
 
@@ -496,7 +505,7 @@ public final class LogDirsScript extends Script {
 
         long[] stop() throws InterruptedException {
             isStopping.set(true);
-            thread.join(30_000);
+            thread.join(PATIENCE.toMillis());
             long[] counts = new long[PARTITIONS];
             for (int partition = 0; partition < PARTITIONS; partition++) {
                 counts[partition] = acknowledged.get(partition);

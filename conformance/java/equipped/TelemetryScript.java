@@ -68,12 +68,12 @@ public final class TelemetryScript extends Script {
         String id = String.valueOf(Uuid.randomUuid());
         step("the instance id of a client", () -> {
             try (Producer<byte[], byte[]> producer = producer(Map.of("enable.metrics.push", "true"))) {
-                return producer.clientInstanceId(Duration.ofSeconds(10)).toString().length() == id.length();
+                return producer.clientInstanceId(PATIENCE).toString().length() == id.length();
             }
         });
         step("the instance id of a client that does not push", () -> {
             try (Producer<byte[], byte[]> producer = producer(Map.of("enable.metrics.push", "false"))) {
-                return producer.clientInstanceId(Duration.ofSeconds(10)).toString().length();
+                return producer.clientInstanceId(PATIENCE).toString().length();
             }
         });
     }
@@ -195,12 +195,12 @@ public final class TelemetryScript extends Script {
                 for (int i = 0; i < RECORDS; i++) {
                     get(producer.send(new ProducerRecord<>(TOPIC, bytes("value-" + i))));
                 }
-                int read = 0;
-                long until = System.nanoTime() + Duration.ofSeconds(30).toNanos();
-                while (System.nanoTime() < until && !isAllThere(arrived(), read)) {
-                    read += consumer.poll(Duration.ofMillis(200)).count();
+                int[] read = {0};
+                await("what clients push", () -> {
+                    read[0] += consumer.poll(Duration.ofMillis(200)).count();
                     get(asking.listTopics().names());
-                }
+                    return isAllThere(arrived(), read[0]);
+                });
             }
             Map<String, Object> shown = new TreeMap<>();
             arrived().forEach((client, values) -> {
@@ -272,7 +272,7 @@ public final class TelemetryScript extends Script {
             this.clientId = clientId;
             int colon = bootstrap.lastIndexOf(':');
             socket = new Socket(bootstrap.substring(0, colon), Integer.parseInt(bootstrap.substring(colon + 1)));
-            socket.setSoTimeout(20_000);
+            socket.setSoTimeout((int) PATIENCE.toMillis());
             // As every client does first; without it the broker does not know the client's software.
             ask(ApiKeys.API_VERSIONS, new ApiVersionsRequest(new ApiVersionsRequestData()
                 .setClientSoftwareName("script").setClientSoftwareVersion("1"), (short) 3));

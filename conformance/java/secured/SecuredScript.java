@@ -217,10 +217,7 @@ public final class SecuredScript extends Script {
                     try (Consumer<byte[], byte[]> consumer = consumer(with(login, "group.id", "secured-refused",
                         "group.protocol", protocol))) {
                         consumer.subscribe(List.of(TOPIC));
-                        for (int i = 0; i < 60; i++) {
-                            consumer.poll(Duration.ofMillis(100));
-                        }
-                        return "nothing";
+                        return polled(consumer);
                     }
                 })));
             }
@@ -303,9 +300,10 @@ public final class SecuredScript extends Script {
         }
     }
 
-    /** What comes of polling for a while. */
-    private Object polled(Consumer<byte[], byte[]> consumer) {
-        for (int i = 0; i < 30; i++) {
+    /** What comes of polling: the error that ends it. */
+    static Object polled(Consumer<byte[], byte[]> consumer) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos() / 2;
+        while (System.nanoTime() < deadline) {
             consumer.poll(Duration.ofMillis(100));
         }
         return "nothing";
@@ -368,8 +366,12 @@ public final class SecuredScript extends Script {
                 consumer.seek(partition, consumer.position(partition) - 4);
                 long end = get(admin.listOffsets(Map.of(partition, OffsetSpec.latest())).all()).get(partition).offset();
                 int read = 0;
-                for (int i = 0; i < 200 && consumer.position(partition) < end; i++) {
+                long deadline = System.nanoTime() + PATIENCE.toNanos();
+                while (consumer.position(partition) < end) {
                     read += consumer.poll(Duration.ofMillis(100)).count();
+                    if (System.nanoTime() > deadline) {
+                        giveUp("the records before " + end);
+                    }
                 }
                 return List.of(read, isAboveNone(consumer.metrics(), "fetch-throttle-time-max"));
             }

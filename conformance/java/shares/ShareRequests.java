@@ -88,7 +88,7 @@ final class ShareRequests extends Script implements AutoCloseable {
     }
 
     private void joinUntilAssigned() throws Exception {
-        long deadline = System.nanoTime() + 20_000_000_000L;
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
         while (System.nanoTime() < deadline) {
             ShareGroupHeartbeatRequestData request = heartbeat();
             if (memberEpoch == 0) {
@@ -279,14 +279,10 @@ final class ShareRequests extends Script implements AutoCloseable {
         fetch("a partition that is not there", fetch("f5", 0).setTopics(topics(topicId, 9)));
         fetch("a partition below none", fetch("f6", 0).setTopics(topics(topicId, -1)));
         step("requests: fetch, until the partition is read", () -> {
-            for (int attempt = 0; attempt < 200; attempt++) {
-                if (shown(ApiKeys.SHARE_FETCH, 2, fetch("w" + attempt, 0).setTopics(topics(topicId, 0)))
-                    .contains("partitionIndex=0, errorCode=0")) {
-                    return "read";
-                }
-                Thread.sleep(100);
-            }
-            return "never";
+            int[] attempt = {0};
+            await("the partition", () -> shown(ApiKeys.SHARE_FETCH, 2,
+                fetch("w" + attempt[0]++, 0).setTopics(topics(topicId, 0))).contains("partitionIndex=0, errorCode=0"));
+            return "read";
         });
         step("requests: fetch, a session", () -> List.of(
             shown(ApiKeys.SHARE_FETCH, 2, fetch("s", 0).setTopics(topics(topicId, 0))),

@@ -50,7 +50,7 @@ public final class ShareScript extends Script {
 
     private ShareConsumer<byte[], byte[]> share(String group, String mode, Map<String, String> settings) {
         Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", "java-share",
-            "group.id", group, "share.acknowledgement.mode", mode, "default.api.timeout.ms", "20000"));
+            "group.id", group, "share.acknowledgement.mode", mode, "default.api.timeout.ms", "60000"));
         all.putAll(settings);
         return new KafkaShareConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
@@ -71,7 +71,7 @@ public final class ShareScript extends Script {
     }
 
     private void produce(String topic, int from, int to) {
-        try (Producer<byte[], byte[]> producer = producer(Map.of("linger.ms", "1000", "batch.size", "1000000"))) {
+        try (Producer<byte[], byte[]> producer = producer(Map.of("linger.ms", "30000", "batch.size", "1000000"))) {
             for (int i = from; i < to; i++) {
                 producer.send(new ProducerRecord<>(topic, 0, T0, null, bytes("v" + i)));
             }
@@ -93,7 +93,7 @@ public final class ShareScript extends Script {
     }
 
     private static List<ConsumerRecord<byte[], byte[]>> polled(ShareConsumer<byte[], byte[]> consumer) {
-        return polled(consumer, 20_000);
+        return polled(consumer, PATIENCE.toMillis());
     }
 
     /** Offsets, values and how often each was delivered. */
@@ -236,7 +236,7 @@ public final class ShareScript extends Script {
             try (ShareConsumer<byte[], byte[]> consumer = subscribed("limited", "explicit", RELEASED)) {
                 List<Object> shown = new ArrayList<>();
                 for (int round = 0; round < 3; round++) {
-                    List<ConsumerRecord<byte[], byte[]>> records = polled(consumer, round < 2 ? 20_000 : 600);
+                    List<ConsumerRecord<byte[], byte[]>> records = polled(consumer, round < 2 ? PATIENCE.toMillis() : 600);
                     shown.add(shown(records));
                     acknowledge(consumer, records, AcknowledgeType.RELEASE);
                     shown.add(committed(consumer));
@@ -252,9 +252,10 @@ public final class ShareScript extends Script {
                     told.add(partition.topicPartition() + " " + new TreeSet<>(which) + " " + error)));
                 acknowledge(consumer, polled(consumer), AcknowledgeType.ACCEPT);
                 consumer.commitAsync();
-                for (int i = 0; i < 50 && told.isEmpty(); i++) {
+                await("the callback", () -> {
                     consumer.poll(Duration.ofMillis(100));
-                }
+                    return !told.isEmpty();
+                });
             }
             return told;
         });
@@ -288,7 +289,11 @@ public final class ShareScript extends Script {
         step("wrong: a group of consumers", () -> {
             try (Consumer<byte[], byte[]> consumer = consumer(Map.of("group.id", "implicit", "group.protocol", "consumer"))) {
                 consumer.subscribe(List.of(MAIN));
-                consumer.poll(Duration.ofSeconds(10));
+                // It is refused with its first heartbeat.
+                await("an assignment", () -> {
+                    consumer.poll(Duration.ofMillis(100));
+                    return !consumer.assignment().isEmpty();
+                });
                 return "let in";
             }
         });
@@ -354,7 +359,7 @@ public final class ShareScript extends Script {
                         .forEach(record -> again.add(record.offset() + " " + record.deliveryCount()));
                     acknowledge(second, right, AcknowledgeType.ACCEPT);
                     second.commitSync();
-                    right = polled(second, done.size() < 12 ? 20_000 : 300);
+                    right = polled(second, done.size() < 12 ? PATIENCE.toMillis() : 300);
                 }
                 return List.of(shown(left), got, members, released, done, again);
             }
@@ -368,7 +373,7 @@ public final class ShareScript extends Script {
                 Thread thread = new Thread(() -> {
                     try (ShareConsumer<byte[], byte[]> consumer = share("divided", "implicit", some)) {
                         consumer.subscribe(List.of(DIVIDED));
-                        long deadline = System.nanoTime() + 20_000_000_000L;
+                        long deadline = System.nanoTime() + PATIENCE.toNanos();
                         while (read.size() < 1_000 && System.nanoTime() < deadline) {
                             consumer.poll(Duration.ofMillis(100)).forEach(record -> read.add(record.offset()));
                         }
@@ -497,10 +502,8 @@ public final class ShareScript extends Script {
             outcome(() -> get(admin.deleteShareGroupOffsets("nobody", Set.of(MAIN)).all()))));
         step("administered: a topic goes", () -> {
             get(admin.deleteTopics(List.of(WIDE)).all());
-            for (int waited = 0; waited < 40 && (get(admin.listTopics().names()).contains(WIDE)
-                || hasOffsets("described", WIDE) || hasOffsets("by-duration", WIDE)); waited++) {
-                settle();
-            }
+            await("the end of " + WIDE, () -> !get(admin.listTopics().names()).contains(WIDE)
+                && !hasOffsets("described", WIDE) && !hasOffsets("by-duration", WIDE));
             return List.of(offsets("described"), offsets("by-duration"));
         });
         step("administered: groups are deleted", () -> {

@@ -10,16 +10,14 @@ final class GroupSettings {
         this.admin = admin;
     }
 
-    void set(String group, Map<String, String> settings) throws InterruptedException {
+    void set(String group, Map<String, String> settings) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
         Script.get(admin.incrementalAlterConfigs(Map.of(resource, settings.entrySet().stream().map(entry ->
             new AlterConfigOp(new ConfigEntry(entry.getKey(), entry.getValue()), AlterConfigOp.OpType.SET)).toList())).all());
-        for (int waited = 0; waited < 200; waited++) {
+        Script.await("the settings of " + group, () -> {
             Config config = Script.get(admin.describeConfigs(List.of(resource)).all()).get(resource);
-            if (settings.entrySet().stream().allMatch(entry -> entry.getValue().equals(config.get(entry.getKey()).value()))) {
-                return;
-            }
-            Thread.sleep(50);
-        }
+            return settings.entrySet().stream()
+                .allMatch(entry -> entry.getValue().equals(config.get(entry.getKey()).value()));
+        });
     }
 }

@@ -31,7 +31,6 @@ public final class StreamsGroupsScript extends Script {
     static final int PARTITIONS = 4;
     /** So many orders are written at a time. */
     private static final int BATCH = 60;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
 
     private final GroupSettings groups = new GroupSettings(admin);
     private final Path folder;
@@ -269,7 +268,10 @@ public final class StreamsGroupsScript extends Script {
 
     private static void await(BooleanSupplier condition) throws InterruptedException {
         long deadline = System.nanoTime() + PATIENCE.toNanos();
-        while (!isSoFar(condition) && System.nanoTime() < deadline) {
+        while (!isSoFar(condition)) {
+            if (System.nanoTime() > deadline) {
+                giveUp("what the next step shows");
+            }
             Thread.sleep(100);
         }
     }
@@ -356,7 +358,10 @@ public final class StreamsGroupsScript extends Script {
             long deadline = System.nanoTime() + PATIENCE.toNanos();
             // What is too much may come a little later.
             int emptyInRow = 0;
-            while (System.nanoTime() < deadline && (records.size() < expected || emptyInRow < 3)) {
+            while (records.size() < expected || emptyInRow < 3) {
+                if (System.nanoTime() > deadline) {
+                    giveUp(expected + " records of " + topic + ", of which there are " + records.size());
+                }
                 ConsumerRecords<byte[], byte[]> polled = consumer.poll(Duration.ofMillis(100));
                 emptyInRow = polled.isEmpty() ? emptyInRow + 1 : 0;
                 polled.forEach(records::add);

@@ -22,8 +22,6 @@ final class StreamsRequests extends Script implements AutoCloseable {
     /** Where a group waits for nobody before it is assigned, and may be assigned anew at once. */
     private static final Map<String, String> AT_ONCE =
         Map.of("streams.initial.rebalance.delay.ms", "0", "streams.assignment.interval.ms", "0");
-    /** For the groups that are left behind: longer than the comparison of the tools takes. */
-    private static final String LONG_SESSION_MS = "600000";
 
     private final Wire wire;
     private final GroupSettings groups = new GroupSettings(admin);
@@ -45,7 +43,7 @@ final class StreamsRequests extends Script implements AutoCloseable {
             get(admin.createTopics(List.of(new NewTopic(SMALL, 2, (short) 1))).all());
             groups.set(GROUP, AT_ONCE);
             for (String group : List.of(GROUP, CLASSIC, CONSUMERS)) {
-                awaitCoordinator(group);
+                wire.awaitCoordinator(group);
             }
             return List.of(classicJoin(), consumerJoin(), join("m1", request -> { }), join("m2", request -> { }));
         });
@@ -98,8 +96,9 @@ final class StreamsRequests extends Script implements AutoCloseable {
                 }
                 for (String group : List.of(idle, busy)) {
                     groups.set(group, AT_ONCE);
+                    // Longer than the comparison of the tools takes.
                     groups.set(group, Map.of("streams.session.timeout.ms", LONG_SESSION_MS));
-                    awaitCoordinator(group);
+                    wire.awaitCoordinator(group);
                 }
                 List<Object> shown = new ArrayList<>();
                 for (String group : List.of(idle, busy)) {
@@ -125,18 +124,9 @@ final class StreamsRequests extends Script implements AutoCloseable {
 
     // ---- requests --------------------------------------------------------------------------------------------------
 
-    private void awaitCoordinator(String group) throws Exception {
-        long deadline = System.nanoTime() + 20_000_000_000L;
-        do {
-            Thread.sleep(20);
-        } while (!Wire.errors(wire.ask(ApiKeys.FIND_COORDINATOR, 6, new FindCoordinatorRequestData().setKeyType((byte) 0)
-            .setCoordinatorKeys(List.of(group)))).equals("[NONE]") && System.nanoTime() < deadline);
-    }
-
     /** Has a group's members say that they are alive until nothing is missing and all have what they are to have. */
     private void awaitTopics(String group) throws Exception {
-        long deadline = System.nanoTime() + 20_000_000_000L;
-        while (System.nanoTime() < deadline) {
+        await("the topics of " + group, () -> {
             boolean isComplete = true;
             for (String member : List.of("m1", "m2")) {
                 if (!epochs.containsKey(group + "/" + member)) {
@@ -153,11 +143,8 @@ final class StreamsRequests extends Script implements AutoCloseable {
                 }
                 isComplete &= answer.status() == null || answer.status().isEmpty();
             }
-            if (isComplete) {
-                return;
-            }
-            Thread.sleep(100);
-        }
+            return isComplete;
+        });
     }
 
     private final Map<String, List<TaskIds>> owned = new HashMap<>();
@@ -355,14 +342,13 @@ final class StreamsRequests extends Script implements AutoCloseable {
         String group = GROUP + "-cannot-" + strangers++;
         step("requests: cannot be made, " + what, () -> {
             join("m1", request -> request.setGroupId(group).setTopology(topology));
-            long deadline = System.nanoTime() + 20_000_000_000L;
-            String told;
-            do {
-                Thread.sleep(20);
-                told = beat("m1", own(group, "m1"), request -> request.setGroupId(group));
-            } while (!told.contains("Creation failed") && System.nanoTime() < deadline);
+            String[] told = new String[1];
+            await("a failure", () -> {
+                told[0] = beat("m1", own(group, "m1"), request -> request.setGroupId(group));
+                return told[0].contains("Creation failed");
+            });
             // Which three of them are named is chance.
-            return told.replaceAll("streams-many-[abcd] ", "streams-many ");
+            return told[0].replaceAll("streams-many-[abcd] ", "streams-many ");
         });
     }
 

@@ -14,7 +14,9 @@ import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public final class ToolsScript {
@@ -22,9 +24,11 @@ public final class ToolsScript {
     private static final PrintStream OUT = System.out;
     private static final String TOOLS = "org.apache.kafka.tools.";
     private static String bootstrap;
+    private static Admin admin;
 
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
+        admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
         topics();
         records();
         groups();
@@ -71,11 +75,11 @@ public final class ToolsScript {
                 "--reader-property", "parse.headers=true");
         }
         run("console consumer: from the beginning", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
-            "--from-beginning", "--max-messages", "150", "--timeout-ms", "15000", "--formatter-property",
+            "--from-beginning", "--max-messages", "150", "--timeout-ms", "120000", "--formatter-property",
             "print.key=true", "--formatter-property", "print.headers=true", "--formatter-property",
             "print.partition=true", "--formatter-property", "print.offset=true");
         run("console consumer: one partition from an offset", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
-            "--partition", "0", "--offset", "145", "--max-messages", "3", "--timeout-ms", "15000");
+            "--partition", "0", "--offset", "145", "--max-messages", "3", "--timeout-ms", "120000");
         run("console consumer: the end is quiet", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
             "--partition", "0", "--offset", "latest", "--timeout-ms", "1500");
         run("offsets", "GetOffsetShell", "--topic-partitions", "tools.dotted,tools-main:0-2");
@@ -91,7 +95,7 @@ public final class ToolsScript {
 
     private static void groups() throws Exception {
         run("console consumer: in a group", "consumer.ConsoleConsumer", "--topic", "tools.dotted", "--group",
-            "tools-group", "--from-beginning", "--max-messages", "50", "--timeout-ms", "15000");
+            "tools-group", "--from-beginning", "--max-messages", "50", "--timeout-ms", "120000");
         group("list", "--list");
         group("describe", "--describe", "--group", "tools-group");
         group("describe state", "--describe", "--group", "tools-group", "--state");
@@ -121,7 +125,7 @@ public final class ToolsScript {
         String name = "tools-kip848";
         run("console consumer: of the consumer protocol", "consumer.ConsoleConsumer", "--topic", "tools.dotted", "--group",
             name, "--command-property", "group.protocol=consumer", "--from-beginning", "--max-messages", "50",
-            "--timeout-ms", "15000");
+            "--timeout-ms", "120000");
         group("kip848: list", "--list", "--type", "consumer", "--state", "stable,empty");
         group("kip848: describe", "--describe", "--group", name);
         group("kip848: reset", "--reset-offsets", "--group", name, "--topic", "tools.dotted", "--to-earliest", "--execute");
@@ -130,12 +134,12 @@ public final class ToolsScript {
         try (KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of("tools.dotted"));
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-            while (consumer.assignment().isEmpty() && System.nanoTime() < deadline) {
-                consumer.poll(Duration.ofMillis(100));
-            }
             // Its heartbeats say that it has what it was told, and go on by themselves.
-            settle();
+            Script.await("an assignment", () -> {
+                consumer.poll(Duration.ofMillis(100));
+                return !consumer.assignment().isEmpty() && Script.get(admin.describeConsumerGroups(List.of(name)).all())
+                    .get(name).groupState() == GroupState.STABLE;
+            });
             group("kip848: describe with a member", "--describe", "--group", name);
             group("kip848: describe verbosely", "--describe", "--group", name, "--verbose");
             group("kip848: describe members", "--describe", "--group", name, "--members", "--verbose");
@@ -224,8 +228,9 @@ public final class ToolsScript {
                 return error.toString().getBytes(StandardCharsets.UTF_8);
             }
         });
-        if (!process.waitFor(60, TimeUnit.SECONDS)) {
+        if (!process.waitFor(Script.PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
             process.destroyForcibly();
+            Script.giveUp("the end of " + tool + ": " + new String(output.get(), StandardCharsets.UTF_8));
         }
         return new String(output.get(), StandardCharsets.UTF_8).lines().toList();
     }
@@ -315,10 +320,6 @@ public final class ToolsScript {
     }
 
     private static void settle() {
-        try {
-            Thread.sleep(1000);
-        } catch (InterruptedException error) {
-            throw new IllegalStateException(error);
-        }
+        Script.settle(admin);
     }
 }

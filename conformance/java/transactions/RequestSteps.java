@@ -78,7 +78,7 @@ final class RequestSteps implements AutoCloseable {
     /** A new id with its first producer. */
     private Known known() throws Exception {
         String id = topic + "-" + nextId++;
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        long deadline = System.nanoTime() + Script.PATIENCE.toNanos();
         while (true) {
             InitProducerIdResponseData answer = init(5, id, 60_000, -1, -1);
             if (answer.errorCode() == 0) {
@@ -226,7 +226,7 @@ final class RequestSteps implements AutoCloseable {
             List<Object> shown = new ArrayList<>();
             for (String name : List.of("hanging-theirs", "hanging-ours")) {
                 Script.get(script.admin.createTopics(List.of(new NewTopic(name, 1, (short) 1))).all());
-                Script.settle();
+                script.settle();
                 Known known = known();
                 MemoryRecords records = MemoryRecords.withTransactionalRecords(Compression.NONE, known.producerId,
                     known.epoch, 0, new SimpleRecord(System.currentTimeMillis() - 86_400_000, "v".getBytes()));
@@ -263,7 +263,7 @@ final class RequestSteps implements AutoCloseable {
     void inits() {
         named("topic", () -> {
             Script.get(script.admin.createTopics(List.of(new NewTopic(topic, 3, (short) 1))).all());
-            Script.settle();
+            script.settle();
             topicId = Script.get(script.admin.describeTopics(List.of(topic)).allTopicNames()).get(topic).topicId();
             return "there";
         });

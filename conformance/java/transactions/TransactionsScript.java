@@ -76,7 +76,7 @@ public final class TransactionsScript extends Script {
     }
 
     Producer<byte[], byte[]> transactional(String id, Map<String, String> settings) {
-        Map<String, String> all = new HashMap<>(Map.of("transactional.id", id, "max.block.ms", "15000"));
+        Map<String, String> all = new HashMap<>(Map.of("transactional.id", id, "max.block.ms", "60000"));
         all.putAll(settings);
         return producer(all);
     }
@@ -102,9 +102,11 @@ public final class TransactionsScript extends Script {
                 consumer.seekToBeginning(both);
                 Map<TopicPartition, Long> ends = consumer.endOffsets(both);
                 List<String> values = new ArrayList<>();
-                long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-                while (both.stream().anyMatch(p -> consumer.position(p) < ends.get(p))
-                    && System.nanoTime() < deadline) {
+                long deadline = System.nanoTime() + PATIENCE.toNanos();
+                while (both.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
+                    if (System.nanoTime() > deadline) {
+                        giveUp("the records before " + ends + ", of which there are " + values);
+                    }
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
                         values.add(record.partition() + "/" + record.offset() + "=" + text(record.value()));
                     }
@@ -117,11 +119,8 @@ public final class TransactionsScript extends Script {
     }
 
     /** Markers follow the answer to the producer. */
-    void awaitState(String id, String state) throws InterruptedException {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-        while (System.nanoTime() < deadline && !describedState(id).equals(state)) {
-            Thread.sleep(10);
-        }
+    void awaitState(String id, String state) throws Exception {
+        await("the state " + state + " of " + id, () -> describedState(id).equals(state));
     }
 
     private String describedState(String id) {
