@@ -10,17 +10,17 @@ const snappy = require('kafkajs-snappy');
 const lz4 = require('lz4-napi');
 const { ZstdCodec } = require('zstd-codec');
 
+const { PATIENCE, giveUp, settle, sleep } = require('./settle.js');
+
 const T0 = 1_700_000_000_000;
 const MAIN = 'kafkajs-main';
-const PATIENCE = 20_000;
 
 const kafka = new Kafka({
-  clientId: 'kafkajs', brokers: [process.argv[2]], logLevel: logLevel.NOTHING, requestTimeout: 15_000,
+  clientId: 'kafkajs', brokers: [process.argv[2]], logLevel: logLevel.NOTHING, requestTimeout: PATIENCE,
   retry: { initialRetryTime: 50, retries: 4 },
 });
 const admin = kafka.admin();
 
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const text = (bytes) => (bytes === null || bytes === undefined ? null : bytes.toString());
 const own = (names) => names.filter((name) => name.startsWith('kafkajs')).sort();
 
@@ -96,7 +96,7 @@ async function topics() {
   for (const [what, topic] of Object.entries(cases)) {
     await step(`create ${what}`, () => admin.createTopics({ topics: [topic], waitForLeaders: false }));
   }
-  await sleep(1500);
+  await settle(process.argv[2]);
   await step('describe topics', async () => {
     const { topics } = await admin.fetchTopicMetadata({ topics: [MAIN, 'kafkajs-assigned'] });
     return topics.map(({ name, partitions }) => [name, partitions
@@ -118,7 +118,7 @@ async function send(topic, partition, count, { acks = -1, compression = Compress
   await producer.connect();
   try {
     const messages = Array.from({ length: count }, (_, i) => record(i, partition));
-    const found = await producer.send({ topic, acks, compression, messages, timeout: 10_000 });
+    const found = await producer.send({ topic, acks, compression, messages, timeout: PATIENCE });
     return found.map((one) => [one.partition, one.errorCode, one.baseOffset]);
   } finally {
     await producer.disconnect();
@@ -158,8 +158,10 @@ async function read(group, expected, { seek, ...settings } = {}) {
   if (seek) {
     consumer.seek({ topic: MAIN, ...seek });
   }
-  for (let waited = 0; found.length < expected && waited < PATIENCE; waited += 50) {
-    await sleep(50);
+  for (const began = Date.now(); found.length < expected; await sleep(50)) {
+    if (Date.now() - began > PATIENCE) {
+      giveUp(`${group} has read ${found.length} of ${expected} records`);
+    }
   }
   await consumer.disconnect();
   return found.sort((a, b) => a[0] - b[0] || Number(a[1]) - Number(b[1]));
@@ -206,7 +208,7 @@ async function join(group) {
 async function settled(members, partitions) {
   let calm = 0;
   let last = '';
-  for (let waited = 0; waited < PATIENCE; waited += 100) {
+  for (const began = Date.now(); Date.now() - began < PATIENCE;) {
     await sleep(100);
     const sizes = members.map((member) => member.held.length).sort();
     const different = new Set(members.flatMap((member) => member.held)).size;
@@ -219,7 +221,7 @@ async function settled(members, partitions) {
       return sizes;
     }
   }
-  return `not settled: ${last}`;
+  return giveUp(`the group does not settle: ${last}`);
 }
 
 async function groupShown(group) {
@@ -298,7 +300,7 @@ async function settings() {
       const { resources } = await admin.alterConfigs({ validateOnly: false, resources: [
         { type: ConfigResourceTypes.TOPIC, name: MAIN,
           configEntries: [{ name: 'retention.ms', value: '-1' }, { name, value }] }] });
-      await sleep(500);
+      await settle(process.argv[2]);
       return [resources, await shown()];
     });
   }
@@ -309,7 +311,7 @@ async function deletion() {
     await step(`create partitions to ${count}`, () =>
       admin.createPartitions({ topicPartitions: [{ topic: MAIN, count }] }));
   }
-  await sleep(500);
+  await settle(process.argv[2]);
   for (const offset of ['5', '1000']) {
     await step(`delete records before ${offset}`, async () => {
       await admin.deleteTopicRecords({ topic: MAIN, partitions: [{ partition: 1, offset }] });
@@ -318,7 +320,7 @@ async function deletion() {
   }
   await step('delete topics', () => admin.deleteTopics({ topics: ['kafkajs-auto', 'kafkajs-assigned'] }));
   await step('delete unknown topic', () => admin.deleteTopics({ topics: ['kafkajs-nobody'] }));
-  await sleep(500);
+  await settle(process.argv[2]);
   await step('topics left', async () => own(await admin.listTopics()));
 }
 

@@ -9,6 +9,8 @@ const path = require('path');
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ConfigResourceTypes, Kafka, logLevel,
   ResourcePatternTypes } = require('kafkajs');
 
+const { settle, sleep } = require('./settle.js');
+
 const place = JSON.parse(fs.readFileSync(process.argv[3], 'utf8'));
 const TOPIC = 'secured-secured-kafkajs';
 const PREFIX = 'secured-kafkajs-';
@@ -24,7 +26,6 @@ const MUTUAL = WAYS[5];
 const BEARER = ['oauth', 'SASL_PLAINTEXT', 'oauthbearer'];
 
 const name = (way) => way.slice(1).join(' ').trim();
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const certificate = (file) => fs.readFileSync(path.join(place.certificates, file), 'utf8');
 // Which alert says that a certificate will not do is the TLS library's choice.
 const masked = (message) => message.replace(/[a-z0-9]+ alert [a-z ]+.*/g, 'alert').replace(/[0-9A-F]{8,}:|:[^:]*\.c(c)?:\d+:/g, '…').replace(/\d+ms/g, '…');
@@ -176,7 +177,7 @@ async function revoked() {
   const admin = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.NOTHING }).admin();
   await admin.connect();
   await admin.createAcls({ acl: [right] });
-  await sleep(1_000);
+  await settle(process.argv[2]);
   const producer = client(USUAL, `${PREFIX}revoked`).producer({ retry: { retries: 1 } });
   await producer.connect();
   const write = async () => {
@@ -185,10 +186,10 @@ async function revoked() {
   };
   await step('revoked: may', write);
   await admin.deleteAcls({ filters: [right] });
-  await sleep(1_000);
+  await settle(process.argv[2]);
   await step('revoked: may no longer', write);
   await admin.createAcls({ acl: [right] });
-  await sleep(1_000);
+  await settle(process.argv[2]);
   await step('revoked: may again', write);
   await producer.disconnect();
   await admin.disconnect();

@@ -12,13 +12,12 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.structs import OffsetAndMetadata
 
-from lines import SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
+from lines import PATIENCE, SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
 
 logging.disable(logging.CRITICAL)
 
 BOOTSTRAP = sys.argv[1]
 MAIN = "aio-main"
-PATIENCE = 20
 
 
 async def outcome(action):
@@ -61,10 +60,12 @@ async def send(topic, partition, count, **settings):
     return shown
 
 
-async def read(source, expected, patience=PATIENCE):
+async def read(source, expected):
     found = []
-    deadline = asyncio.get_running_loop().time() + patience
-    while len(found) < expected and asyncio.get_running_loop().time() < deadline:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while len(found) < expected:
+        if asyncio.get_running_loop().time() > deadline:
+            sys.exit(f"{len(found)} of {expected} records were read")
         for records in (await source.getmany(timeout_ms=200)).values():
             found.extend(record_shown(one) for one in records)
     return found
@@ -92,7 +93,7 @@ async def topics_and_records(admin):
             topic.pop("topic_id", None)
         return sorted(found, key=lambda topic: topic["topic"])
     await step("describe topics", describe())
-    # Asking for a topic that is not there has it created, a moment later.
+    # Asking for a topic that is not there has it created.
     settle()
 
     async def names():
@@ -159,8 +160,14 @@ async def positions():
             async with consumer(auto_offset_reset=reset) as source:
                 source.assign(all_partitions[:1])
                 source.seek(all_partitions[0], 1000)
-                await source.getmany(timeout_ms=600)
-                return await source.position(all_partitions[0])
+                deadline = asyncio.get_running_loop().time() + PATIENCE
+                while asyncio.get_running_loop().time() < deadline:
+                    for records in (await source.getmany(timeout_ms=200)).values():
+                        return records[0].offset
+                    position = await source.position(all_partitions[0])
+                    if position != 1000:
+                        return position
+                sys.exit("the position stays where nothing is")
         await step(f"seek past the end, reset {reset}", past_the_end())
 
 
@@ -188,7 +195,7 @@ async def settled(members, partitions):
         last = sizes
         if calm >= 3:
             return sizes
-    return ["not settled", last]
+    sys.exit(f"the group does not settle: {last}")
 
 
 async def groups(admin):

@@ -8,11 +8,10 @@ from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, IsolationLe
 from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic,
                                    OffsetSpec, ResourceType)
 
-from lines import SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
+from lines import PATIENCE, SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
 
 BOOTSTRAP = sys.argv[1]
 MAIN = "rdkafka-main"
-PATIENCE = 20
 
 
 def outcome(action):
@@ -46,7 +45,7 @@ def shown(value):
 
 def producer(**settings):
     settings = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-producer", "message.timeout.ms": 15000,
+    return Producer({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-producer", "message.timeout.ms": 60000,
                      "linger.ms": 500, **settings})
 
 
@@ -70,10 +69,12 @@ def send(to, topic, partition, count):
     return delivered
 
 
-def read(source, expected, patience=PATIENCE):
+def read(source, expected):
     found = []
-    deadline = time.monotonic() + patience
-    while len(found) < expected and time.monotonic() < deadline:
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < expected:
+        if time.monotonic() > deadline:
+            sys.exit(f"{len(found)} of {expected} records were read")
         message = source.poll(0.2)
         if message is None:
             continue
@@ -100,7 +101,7 @@ for what, topic in {
     "bad setting": NewTopic("rdkafka-bad", 1, 1, config={"retention.ms": "soon"}),
     "unknown setting": NewTopic("rdkafka-bad", 1, 1, config={"no.such.key": "1"}),
 }.items():
-    step(f"create {what}")(lambda: wait(admin.create_topics([topic], operation_timeout=10)))
+    step(f"create {what}")(lambda: wait(admin.create_topics([topic], operation_timeout=PATIENCE)))
 settle()
 
 
@@ -218,9 +219,10 @@ def _():
 for reset in ("error", "earliest", "latest"):
     @step(f"seek past the end, reset {reset}")
     def _():
-        source = consumer(auto_offset_reset=reset)
+        # The end is told too: where nothing more comes, that does.
+        source = consumer(auto_offset_reset=reset, enable_partition_eof=True)
         source.assign([TopicPartition(MAIN, 0, 1000)])
-        found = read(source, 1, patience=2)
+        found = read(source, 1)
         source.close()
         return found
 
@@ -241,7 +243,7 @@ def settled(members, partitions):
         last = sizes
         if calm >= 3:
             return sizes
-    return ["not settled", last]
+    sys.exit(f"the group does not settle: {last}")
 
 
 def group_shown(group, members=()):
@@ -349,7 +351,7 @@ def _():
 def _():
     source = consumer(group_id=f"{KIP848}-assignor", group_protocol="consumer", group_remote_assignor="mine")
     source.subscribe([MAIN])
-    found = read(source, 1, patience=10)
+    found = read(source, 1)
     source.close()
     return found
 
@@ -407,7 +409,7 @@ step("delete groups")(lambda: wait(admin.delete_consumer_groups([GROUP, "rdkafka
 # ---- transactions ---------------------------------------------------------------------------------------------------
 
 TRANSACTED = "rdkafka-transacted"
-step("create for transactions")(lambda: wait(admin.create_topics([NewTopic(TRANSACTED, 2, 1)], operation_timeout=10)))
+step("create for transactions")(lambda: wait(admin.create_topics([NewTopic(TRANSACTED, 2, 1)], operation_timeout=PATIENCE)))
 settle()
 
 
@@ -426,7 +428,9 @@ def committed_end(partition, level=IsolationLevel.READ_COMMITTED):
 def read_committed(partition, end):
     """The values of a partition, once its committed end is there: markers follow the answer to the producer."""
     deadline = time.monotonic() + PATIENCE
-    while committed_end(partition) < end and time.monotonic() < deadline:
+    while committed_end(partition) < end:
+        if time.monotonic() > deadline:
+            sys.exit(f"partition {partition} is not committed up to {end}")
         time.sleep(0.02)
     source = consumer(isolation_level="read_committed", enable_partition_eof=True)
     source.assign([TopicPartition(TRANSACTED, partition, 0)])
@@ -554,7 +558,7 @@ def _():
 
 for total in (5, 2):
     step(f"create partitions to {total}")(lambda: [
-        wait(admin.create_partitions([NewPartitions(MAIN, total)], operation_timeout=10)), settle(),
+        wait(admin.create_partitions([NewPartitions(MAIN, total)], operation_timeout=PATIENCE)), settle(),
         len(admin.list_topics(MAIN, timeout=PATIENCE).topics[MAIN].partitions)])
 
 for before in (5, 3, 1000, -1):
@@ -563,6 +567,6 @@ for before in (5, 3, 1000, -1):
         for future in admin.delete_records([TopicPartition(MAIN, 1, before)]).values()])
 
 step("delete topics")(lambda: wait(admin.delete_topics(["rdkafka-assigned", "rdkafka-auto", "rdkafka-nobody"],
-                                                       operation_timeout=10)))
+                                                       operation_timeout=PATIENCE)))
 settle()
 step("topics left")(topics)

@@ -330,7 +330,7 @@ func (one *member) leave() {
 
 func settled(members []*member, partitions int) any {
 	calm, last := 0, ""
-	for range 200 {
+	for end := time.Now().Add(lines.Patience); time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
 		sizes, total, different := []int{}, 0, map[int32]bool{}
 		for _, one := range members {
@@ -354,7 +354,8 @@ func settled(members []*member, partitions int) any {
 			return sizes
 		}
 	}
-	return "not settled: " + last
+	lines.GiveUp("the group does not settle: " + last)
+	return nil
 }
 
 func groupShown(group string) (any, error) {

@@ -38,7 +38,7 @@ func inTransaction(from *kgo.Client, ends kgo.TransactionEndTry, partition int32
 func committedIn(partition int32, end int64) (any, error) {
 	deadline := time.Now().Add(lines.Patience)
 	var found kadm.ListedOffsets
-	for time.Now().Before(deadline) {
+	for {
 		listed, err := admin.ListCommittedOffsets(patiently(), transacted)
 		if err != nil {
 			return nil, err
@@ -46,6 +46,9 @@ func committedIn(partition int32, end int64) (any, error) {
 		found = listed
 		if one, _ := found.Lookup(transacted, partition); one.Offset >= end {
 			break
+		}
+		if time.Now().After(deadline) {
+			lines.GiveUp(fmt.Sprintf("partition %d is not committed up to %d", partition, end))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -168,8 +171,11 @@ func transactions() {
 			found, err := admin.FetchOffsets(patiently(), "franz-transacted")
 			first, _ := found.Lookup(transacted, 0)
 			second, _ := found.Lookup(transacted, 1)
-			if err != nil || first.At > 0 && second.At > 0 || time.Now().After(deadline) {
+			if err != nil || first.At > 0 && second.At > 0 {
 				return []any{first.At, second.At}, err
+			}
+			if time.Now().After(deadline) {
+				lines.GiveUp("the offsets are not committed")
 			}
 			time.Sleep(20 * time.Millisecond)
 		}

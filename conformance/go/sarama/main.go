@@ -271,7 +271,7 @@ func read(settings *sarama.Config, topic string, partition int32, from int64, ex
 		case err := <-reader.Errors():
 			return nil, err
 		case <-deadline:
-			return shown, nil
+			lines.GiveUp(fmt.Sprintf("%d of %d records were read", len(shown), expected))
 		}
 	}
 	return shown, nil
@@ -368,7 +368,7 @@ func (one *member) leave() {
 
 func settled(members []*member, partitions int) any {
 	calm, last := 0, ""
-	for range 200 {
+	for end := time.Now().Add(lines.Patience); time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
 		sizes, total, different := []int{}, 0, map[int32]bool{}
 		for _, one := range members {
@@ -392,7 +392,8 @@ func settled(members []*member, partitions int) any {
 			return sizes
 		}
 	}
-	return "not settled: " + last
+	lines.GiveUp("the group does not settle: " + last)
+	return nil
 }
 
 func groupShown(group string) (any, error) {
@@ -475,6 +476,7 @@ func commits() {
 		select {
 		case <-committed:
 		case <-time.After(lines.Patience):
+			lines.GiveUp("nothing was committed")
 		}
 		one.leave()
 		return nil, nil

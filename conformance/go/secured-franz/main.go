@@ -189,8 +189,8 @@ func allowed() {
 			}
 			// The coordinator of the first group may just be loading.
 			commit := made.CommitUncommittedOffsets(patiently())
-			for i := 0; i < 5 && commit != nil; i++ {
-				lines.Settle()
+			for end := time.Now().Add(lines.Patience); commit != nil && time.Now().Before(end); {
+				time.Sleep(100 * time.Millisecond)
 				commit = made.CommitUncommittedOffsets(patiently())
 			}
 			if commit != nil {
@@ -454,7 +454,7 @@ func revoked() {
 	revoke(read)
 	step("revoked: a reader may no longer", func() (any, error) {
 		// What was fetched before is given out first.
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(lines.Patience); time.Now().Before(end); {
 			if read, err := firstRead(reader); err != nil || read == "nothing" {
 				return read, err
 			}

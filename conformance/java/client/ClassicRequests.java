@@ -15,7 +15,6 @@ import org.apache.kafka.common.requests.*;
 final class ClassicRequests extends Script implements AutoCloseable {
     private static final String GROUP = "classic-requests";
     /** Nobody is put out while the script runs, however long it takes. */
-    private static final int LONG_MS = 600_000;
 
     private final Wire wire;
     private final String topic;
@@ -83,7 +82,7 @@ final class ClassicRequests extends Script implements AutoCloseable {
         ask("before there are coordinators", new Standing("nobody", "m", 1));
         step("classic requests: a consumer of the new protocol, before there are coordinators", () -> List.of(
             Wire.errors(wire.ask(ApiKeys.CONSUMER_GROUP_HEARTBEAT, 1, new ConsumerGroupHeartbeatRequestData()
-                .setGroupId("nobody").setMemberId("m").setMemberEpoch(0).setRebalanceTimeoutMs(LONG_MS)
+                .setGroupId("nobody").setMemberId("m").setMemberEpoch(0).setRebalanceTimeoutMs(LONG_SESSION_MS)
                 .setSubscribedTopicNames(List.of(topic)).setTopicPartitions(List.of()))),
             Wire.errors(wire.ask(ApiKeys.CONSUMER_GROUP_DESCRIBE, 1,
                 new ConsumerGroupDescribeRequestData().setGroupIds(List.of("nobody"))))));
@@ -136,7 +135,7 @@ final class ClassicRequests extends Script implements AutoCloseable {
         byte[] metadata = new byte[subscription.remaining()];
         subscription.get(metadata);
         JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(who.group).setMemberId(who.member)
-            .setGroupInstanceId(instance).setProtocolType(type).setSessionTimeoutMs(LONG_MS).setRebalanceTimeoutMs(LONG_MS);
+            .setGroupInstanceId(instance).setProtocolType(type).setSessionTimeoutMs(LONG_SESSION_MS).setRebalanceTimeoutMs(LONG_SESSION_MS);
         if (protocol != null) {
             request.protocols().add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName(protocol)
                 .setMetadata(metadata));

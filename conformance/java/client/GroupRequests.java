@@ -127,8 +127,8 @@ final class GroupRequests extends Script implements AutoCloseable {
 
     private String classicJoin(String group, String type, String member, byte[] metadata) throws Exception {
         JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(group).setMemberId(member)
-            .setProtocolType(type).setSessionTimeoutMs(Integer.parseInt(LONG_SESSION_MS))
-            .setRebalanceTimeoutMs(Integer.parseInt(LONG_SESSION_MS))
+            .setProtocolType(type).setSessionTimeoutMs(LONG_SESSION_MS)
+            .setRebalanceTimeoutMs(LONG_SESSION_MS)
             .setProtocols(new JoinGroupRequestData.JoinGroupRequestProtocolCollection(List.of(
                 new JoinGroupRequestData.JoinGroupRequestProtocol().setName("range").setMetadata(metadata)).iterator()));
         // Of this version the member needs no id of its own to be let in.

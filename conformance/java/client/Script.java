@@ -25,7 +25,7 @@ class Script {
     /** How long what is to come may take, on a machine that does much else. */
     static final Duration PATIENCE = Duration.ofSeconds(120);
     /** Above every session that a stalled process could lose, and below the highest that a broker lets be. */
-    static final String LONG_SESSION_MS = "600000";
+    static final int LONG_SESSION_MS = 600_000;
 
     final String bootstrap;
     final Admin admin;

@@ -97,7 +97,7 @@ final class StreamsRequests extends Script implements AutoCloseable {
                 for (String group : List.of(idle, busy)) {
                     groups.set(group, AT_ONCE);
                     // Longer than the comparison of the tools takes.
-                    groups.set(group, Map.of("streams.session.timeout.ms", LONG_SESSION_MS));
+                    groups.set(group, Map.of("streams.session.timeout.ms", String.valueOf(LONG_SESSION_MS)));
                     wire.awaitCoordinator(group);
                 }
                 List<Object> shown = new ArrayList<>();

@@ -306,10 +306,12 @@ fn node(script: &str) -> Result<Vec<String>> {
         )?;
         Ok(())
     })?;
-    // Node resolves packages relative to the script.
-    let copy = folder.join(script);
-    std::fs::copy(sources.join(script), &copy)?;
-    Ok(vec!["node".to_owned(), copy.display().to_string()])
+    // Node resolves packages and the other file relative to the script.
+    for name in [script, "settle.js"] {
+        std::fs::copy(sources.join(name), folder.join(name))?;
+    }
+    let script = folder.join(script).display().to_string();
+    Ok(vec!["node".to_owned(), script])
 }
 
 /// Fills a folder from the contents of `files`, unless it was already filled from the same
