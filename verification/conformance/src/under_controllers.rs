@@ -28,6 +28,8 @@ const NEWER_SAYS: &str = "metadata.version";
 /// the default of nine seconds.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the broker may take to apply a change, on a busy machine.
+const APPLYING: Duration = Duration::from_secs(120);
 /// For a broker that is refused for another reason, at its first registration.
 const REGISTRATION_PATIENCE: Duration = Duration::from_secs(9);
 
@@ -145,12 +147,14 @@ impl Cluster {
         let mut child = produce
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         let mut input = child.stdin.take().context("a pipe")?;
         std::io::Write::write_all(&mut input, lines.as_bytes())?;
         drop(input);
-        ensure!(child.wait()?.success(), "the console producer failed");
+        let output = child.wait_with_output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "the console producer: {errors}");
         self.check_records()
     }
 
@@ -167,7 +171,7 @@ impl Cluster {
         let mut consume = self.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
         let records = RECORDS.to_string();
         consume.args(["--topic", "orders", "--from-beginning"]);
-        consume.args(["--max-messages", &records, "--timeout-ms", "60000"]);
+        consume.args(["--max-messages", &records, "--timeout-ms", "180000"]);
         let printed = process::output_of(&mut consume)?;
         let mut numbers: Vec<usize> = printed
             .lines()
@@ -221,8 +225,12 @@ impl Cluster {
             "--add-config",
             "log.cleaner.threads=2",
         ]))?;
-        let described = process::output_of(&mut config(&["--describe"]))?;
-        ensure!(described.contains("log.cleaner.threads=2"), "{described}");
+        // The broker applies it after the controller has answered.
+        process::retried(APPLYING, "the setting is described", || {
+            let described = process::output_of(&mut config(&["--describe"]))?;
+            ensure!(described.contains("log.cleaner.threads=2"), "{described}");
+            Ok(())
+        })?;
         let mut wrong = config(&["--alter", "--add-config", "log.cleaner.threads=none"]);
         let wrong = process::run_captured(&mut wrong)?;
         let said = String::from_utf8_lossy(&wrong.stderr);

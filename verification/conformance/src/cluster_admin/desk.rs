@@ -15,7 +15,7 @@ use ottla_peers::{Cluster, InstalledPeer, Partition, connect};
 use ottla_workspace::process;
 
 /// More than moving a few megabytes, or a session timeout, takes on two busy cores.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Which set of tools to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,22 +132,38 @@ impl Desk {
         Ok(all)
     }
 
-    /// Runs one of Ottla's tools without recording its output.
-    pub fn do_quietly(&self, arguments: &str) -> Result<String> {
+    /// Runs one of Ottla's tools at this address without recording its output.
+    fn do_quietly(&self, bootstrap: &str, arguments: &str) -> Result<String> {
         let mut words = arguments.split_whitespace();
         let mut command = self.tools[1].tool(words.next().unwrap_or_default());
-        command.args(["--bootstrap-server", &self.cluster.bootstrap()]);
         command.args(words);
+        command.args(["--bootstrap-server", bootstrap]);
         process::output_of(&mut command)
+    }
+
+    /// Waits until one of Ottla's tools prints of every running broker what it should. Brokers apply
+    /// metadata at different times, and a command may ask any of them.
+    pub fn wait_for_each(&self, arguments: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
+        for broker in self.cluster.running() {
+            let address = format!("127.0.0.1:{}", broker.port);
+            let what = format!("{}: {arguments}", broker.name());
+            process::retried(PATIENCE, &what, || {
+                let printed = self.do_quietly(&address, arguments)?;
+                ensure!(is_so(&printed), "{printed}");
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Appends `records` records of 1,000 bytes to a topic, equally many to each partition
     /// regardless of the load on its leader.
     pub fn fill(&self, topic: &str, records: usize) -> Result<()> {
-        self.do_quietly(&format!(
+        let arguments = format!(
             "producer-perf-test --topic {topic} --num-records {records} --record-size 1000 --throughput -1 \
              --producer-props acks=all partitioner.adaptive.partitioning.enable=false"
-        ))?;
+        );
+        self.do_quietly(&self.cluster.bootstrap(), &arguments)?;
         Ok(())
     }
 

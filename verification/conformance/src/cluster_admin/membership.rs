@@ -1,8 +1,6 @@
 //! Membership of the cluster: the quorum and its observers, racks, and a broker that is removed and
 //! returns.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 
 use super::desk::{Desk, HANDS, Hand};
@@ -87,13 +85,14 @@ fn take_out(desk: &mut Desk, hand: Hand) -> Result<()> {
     desk.wait_for(&topic, "led by others", |partitions| {
         partitions.iter().all(|it| it.in_sync.len() == 1)
     })?;
+    let endpoints = "cluster list-endpoints --include-fenced-brokers";
+    desk.wait_for_each(endpoints, |it| state_of(it, "3") == Some("fenced"))?;
     let listed = "list-endpoints BROKERS --include-fenced-brokers";
     let printed = desk.run(hand, CLUSTER, listed)?;
-    ensure!(printed.contains("fenced"), "{printed}");
+    ensure!(state_of(&printed, "3") == Some("fenced"), "{printed}");
     let printed = desk.run(hand, CLUSTER, "unregister BROKERS --id 3")?;
     ensure!(printed.contains("no longer registered"), "{printed}");
-    // Brokers learn of the change from the metadata log.
-    std::thread::sleep(Duration::from_secs(1));
+    desk.wait_for_each(endpoints, |it| state_of(it, "3").is_none())?;
     for arguments in [
         listed,
         "unregister BROKERS --id 3",
@@ -102,4 +101,26 @@ fn take_out(desk: &mut Desk, hand: Hand) -> Result<()> {
         desk.run(hand, CLUSTER, arguments)?;
     }
     Ok(())
+}
+
+/// The state of a broker in the output of `list-endpoints`; `None` if it is not listed.
+fn state_of<'a>(printed: &'a str, broker: &str) -> Option<&'a str> {
+    let mut rows = printed.lines().map(str::split_whitespace);
+    let mut row = rows.find(|row| row.clone().next() == Some(broker))?;
+    row.find(|word| ["fenced", "unfenced"].contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fenced_broker_is_told_from_others() {
+        let printed = "ID  HOST       PORT   RACK  STATE     ENDPOINT_TYPE\n\
+                       1   127.0.0.1  9092   a     unfenced  broker\n\
+                       3   127.0.0.1  9094   b     fenced    broker\n";
+        assert_eq!(state_of(printed, "1"), Some("unfenced"));
+        assert_eq!(state_of(printed, "3"), Some("fenced"));
+        assert_eq!(state_of(printed, "2"), None);
+    }
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::desk::LARGEST_FETCH;
-use super::desk::{Desk, HANDS, Hand};
+use super::desk::{Desk, HANDS, Hand, LARGEST_FETCH, PATIENCE};
 use crate::conformance::tools::{CONFIGS, REASSIGN, TOPICS};
 use ottla_peers::replicas;
 
@@ -16,7 +15,7 @@ const THROTTLE: u64 = 30_000;
 /// In addition to the rate, a throttled broker may use the whole window of Kafka's quota at once,
 /// plus one fetch of both partitions.
 const THROTTLE_WINDOW_S: u64 = 11;
-/// How long a throttled reassignment is observed.
+/// How long a throttled reassignment is observed at least.
 const WATCHED: Duration = Duration::from_secs(5);
 
 /// Files that the tool must reject.
@@ -123,16 +122,19 @@ fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     let execute = format!("BROKERS --execute --reassignment-json-file @move --throttle {THROTTLE}");
     desk.run(hand, REASSIGN, &execute)?;
     let began = Instant::now();
-    std::thread::sleep(WATCHED);
-    let copied = replica_bytes(desk, hand, 3)?;
+    let mut copied = 0;
+    while began.elapsed() < WATCHED || copied == 0 {
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "nothing is copied in {PATIENCE:?}, though throttled replicas continue"
+        );
+        std::thread::sleep(Duration::from_millis(200));
+        copied = replica_bytes(desk, hand, 3)?;
+    }
     let allowed = THROTTLE * (began.elapsed().as_secs() + THROTTLE_WINDOW_S) + 2 * LARGEST_FETCH;
     println!(
         "{hand:?}: {copied} bytes copied in {:.1?} at {THROTTLE} B/s",
         began.elapsed()
-    );
-    ensure!(
-        copied > 0,
-        "nothing is copied in {WATCHED:?}, though throttled replicas continue"
     );
     ensure!(
         copied <= allowed,
@@ -245,7 +247,7 @@ fn move_to_directory(desk: &mut Desk, hand: Hand) -> Result<()> {
     let began = Instant::now();
     while desk.cluster.brokers[2].partition_dir(&partition) != Some(second.join(&partition)) {
         ensure!(
-            began.elapsed() < Duration::from_secs(60),
+            began.elapsed() < PATIENCE,
             "{partition} does not come to {}",
             second.display()
         );

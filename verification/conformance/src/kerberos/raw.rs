@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 const SASL_HANDSHAKE: i16 = 17;
 const SASL_AUTHENTICATE: i16 = 36;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const MOST_BYTES: usize = 64 * 1024;
 
 /// Sends a token after a handshake for GSSAPI. `handshake` 0 sends it without a header. Returns a

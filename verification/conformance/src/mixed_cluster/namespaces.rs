@@ -34,7 +34,7 @@ const BROKERS: &str = "10.177.1.0/24";
 /// The broker's ends of its two cables, in its namespace.
 const TO_CLIENTS: &str = "clients";
 const TO_OTHERS: &str = "others";
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A bad network loses all packets for the first of these times, and none for the second,
 /// alternately.
 const LOST: Duration = Duration::from_millis(150);

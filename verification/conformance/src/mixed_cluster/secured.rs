@@ -27,7 +27,7 @@ const TOKEN_SECONDS: i64 = 60;
 pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// A broker on a busy machine may need several seconds to refuse a connection.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How nodes and clients authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

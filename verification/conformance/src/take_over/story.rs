@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -11,6 +11,11 @@ use serde_json::{Value, json};
 use super::model::{self, Findings, Kind, Model, Topic, Transaction};
 use super::workload::{Refusal, Workload};
 use crate::seeded::Seeded;
+
+/// How long a change without an answer may still be under way.
+const UNANSWERED: Duration = Duration::from_secs(2);
+/// How long the broker may take to apply an acknowledged change, on a busy machine.
+const APPLYING: Duration = Duration::from_secs(60);
 
 /// The initial topics: kind, partitions, settings.
 #[rustfmt::skip]
@@ -589,27 +594,29 @@ impl Story {
             return Ok(());
         }
         let answers = workload.perform("churn-answers", json!({}))?;
+        let answers = answers.as_array().into_iter().flatten();
+        let answers = answers.map(|it| it.as_str().unwrap_or_default().to_owned());
+        let fates: Vec<(Value, String)> = self.churned.drain(..).zip(answers).collect();
+        // Changes without an answer may be made yet.
+        std::thread::sleep(UNANSWERED);
+        let began = Instant::now();
         // The controller may answer before the broker has applied the change.
-        std::thread::sleep(Duration::from_secs(2));
-        let picture = picture(workload)?;
-        for (asked, answer) in self
-            .churned
-            .drain(..)
-            .zip(answers.as_array().into_iter().flatten())
-        {
-            let answer = answer.as_str().unwrap_or_default();
+        let picture = loop {
+            let picture = picture(workload)?;
+            let holds = |fate: &(Value, String)| holds(&fate.0, &fate.1, &picture);
+            if fates.iter().all(holds) || began.elapsed() > APPLYING {
+                break picture;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
+        for (asked, answer) in fates {
             let created = asked["create"].as_str();
             let Some(name) = created.or(asked["delete"].as_str()) else {
                 continue;
             };
             let is_there = picture.contains_key(&format!("topic {name}"));
-            let holds = match (created.is_some(), answer) {
-                (true, "ok" | "TopicExistsException") => is_there,
-                (false, "ok" | "UnknownTopicOrPartitionException") => !is_there,
-                _ => true,
-            };
             findings.facts += 1;
-            if !holds {
+            if !holds(&asked, &answer, &picture) {
                 findings.wrong.push(format!(
                     "{asked} was answered with {answer}, and the topic is {}there",
                     if is_there { "" } else { "not " }
@@ -647,6 +654,20 @@ fn sends_one_at_a_time(writer: &str) -> bool {
 
 fn topic_setting(topic: &str, key: &str) -> String {
     format!("setting TOPIC {topic} {key} DYNAMIC_TOPIC_CONFIG")
+}
+
+/// Whether the topic of an interrupted change is there, or not, as the change was answered.
+fn holds(asked: &Value, answer: &str, picture: &BTreeMap<String, String>) -> bool {
+    let created = asked["create"].as_str();
+    let Some(name) = created.or(asked["delete"].as_str()) else {
+        return true;
+    };
+    let is_there = picture.contains_key(&format!("topic {name}"));
+    match (created.is_some(), answer) {
+        (true, "ok" | "TopicExistsException") => is_there,
+        (false, "ok" | "UnknownTopicOrPartitionException") => !is_there,
+        _ => true,
+    }
 }
 
 /// Everything that an administrator can query, and the output of Kafka's tools.

@@ -3,23 +3,25 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use ottla_peers::InstalledPeer;
 use ottla_peers::java;
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::{self, OwnedChild};
 
 /// More than every client timeout in it.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Workload {
-    _child: OwnedChild,
+    child: OwnedChild,
+    /// What the process complains about.
+    log: PathBuf,
     commands: ChildStdin,
     answers: Receiver<String>,
 }
@@ -38,13 +40,14 @@ impl Workload {
         dir: &Path,
     ) -> Result<Workload> {
         let words = java::program(kafka, "takeover", "Workload")?;
+        let log = dir.join("workload.log");
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
             .arg(bootstrap)
             .args(login)
             .current_dir(dir)
-            .stderr(File::create(dir.join("workload.log"))?);
+            .stderr(File::create(&log)?);
         let (child, commands, output) = OwnedChild::converse(&mut command)?;
         let (sender, answers) = channel();
         std::thread::spawn(move || {
@@ -55,7 +58,8 @@ impl Workload {
             }
         });
         Ok(Workload {
-            _child: child,
+            child,
+            log,
             commands,
             answers,
         })
@@ -66,19 +70,33 @@ impl Workload {
         arguments["op"] = json!(op);
         let mut line = arguments.to_string();
         line.push('\n');
-        self.commands
-            .write_all(line.as_bytes())
-            .context("the workload's process has ended")?;
+        if let Err(error) = self.commands.write_all(line.as_bytes()) {
+            bail!("before `{op}`: {error}; {}", self.state());
+        }
         let answer = match self.answers.recv_timeout(PATIENCE) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => bail!("`{op}` was not answered in {PATIENCE:?}"),
-            Err(RecvTimeoutError::Disconnected) => bail!("the workload's process ended in `{op}`"),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("`{op}` was not answered in {PATIENCE:?}; {}", self.state())
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("in `{op}`: {}", self.state()),
         };
         let mut answer: Value = serde_json::from_str(&answer)?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => Ok(Err(Refusal(error.to_owned()))),
             None => Ok(Ok(answer["ok"].take())),
         }
+    }
+
+    /// How the process ended, if it has, and its last complaints.
+    fn state(&mut self) -> String {
+        // Its output ends a moment before the process.
+        let status = match self.child.wait(Duration::from_secs(5)) {
+            Ok(Some(status)) => format!("ended ({status})"),
+            Ok(None) => "runs".to_owned(),
+            Err(error) => format!("is in an unknown state ({error:#})"),
+        };
+        let complaints = process::last_lines(&self.log);
+        format!("the workload's process {status}; {complaints}")
     }
 
     /// Runs a command that must succeed.
