@@ -9,13 +9,14 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.helpers import create_ssl_context
 
-from lines import emit, failure
+from lines import PATIENCE as LONG_PATIENCE, emit, failure
 from place import BEARER, MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name, token, user_of
 
 logging.disable(logging.CRITICAL)
 
 TOPIC = "secured-secured-aiokafka"
 PREFIX = "secured-aiokafka-"
+# For who does not get in: some are asked again and again until the client gives up.
 PATIENCE = 8
 
 
@@ -27,15 +28,15 @@ class Bearer(AbstractTokenProvider):
         return token(self.user)
 
 
-async def outcome(action):
+async def outcome(action, patience):
     try:
-        return await asyncio.wait_for(action, PATIENCE)
+        return await asyncio.wait_for(action, patience)
     except Exception as error:  # an error of the client is an outcome too
         return masked(failure(error))
 
 
-async def step(what, action):
-    emit(what, await outcome(action))
+async def step(what, action, patience=PATIENCE):
+    emit(what, await outcome(action, patience))
 
 
 def login(way, user, password=None, authority="authority.pem"):
@@ -60,7 +61,7 @@ async def send(settings, topic=TOPIC, length=10, **more):
     return "sent"
 
 
-async def read(settings, group=None):
+async def read(settings, group=None, patience=6):
     source = AIOKafkaConsumer(**settings, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False)
     await source.start()
     try:
@@ -69,7 +70,7 @@ async def read(settings, group=None):
         else:
             partition = TopicPartition(TOPIC, 0)
             source.assign([partition])
-        found = await asyncio.wait_for(source.getone(), 6)
+        found = await asyncio.wait_for(source.getone(), patience)
         if group:
             await source.commit()
         return found.offset
@@ -88,12 +89,13 @@ async def listed(settings):
 
 async def main():
     for way in [*WAYS, BEARER]:
-        settings = login(way, user_of(way))
+        settings = login(way, user_of(way)) | {"request_timeout_ms": 1000 * LONG_PATIENCE}
         what = f"allowed {name(way)}"
-        await step(f"{what}, send", send(settings, length=100_000))
-        await step(f"{what}, read", read(settings))
-        await step(f"{what}, be a member", read(settings, f"secured-aiokafka-{'-'.join(way)}"))
-        await step(f"{what}, topics", listed(settings))
+        group = f"secured-aiokafka-{'-'.join(way)}"
+        await step(f"{what}, send", send(settings, length=100_000), LONG_PATIENCE)
+        await step(f"{what}, read", read(settings, None, LONG_PATIENCE), LONG_PATIENCE)
+        await step(f"{what}, be a member", read(settings, group, LONG_PATIENCE), LONG_PATIENCE)
+        await step(f"{what}, topics", listed(settings), LONG_PATIENCE)
     await refused()
     await denied()
     await throttled()

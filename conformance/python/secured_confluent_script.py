@@ -7,11 +7,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import (AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient,
                                    ConfigResource, NewPartitions, NewTopic, ResourcePatternType, ResourceType)
 
-from lines import emit, failure, settle
+from lines import PATIENCE as LONG_PATIENCE, emit, failure, settle
 from place import BEARER, MUTUAL, PLACE, USUAL, WAYS, certificate, masked, name, token, user_of
 
 TOPIC = "secured-secured-confluent"
 PREFIX = "secured-confluent-"
+# For who does not get in: some are asked again and again until the client gives up.
 PATIENCE = 6
 
 
@@ -50,20 +51,21 @@ def login(way, user, password=None, authority="authority.pem"):
     return settings
 
 
-def send(settings, topic, length, count=1):
+def send(settings, topic, length, count=1, patience=PATIENCE):
     """What is delivered; the client's own words where nothing is."""
     told = []
     delivered = []
-    to = Producer({**settings, "message.timeout.ms": 4000, "linger.ms": 0,
+    # The client gives up before the script does.
+    to = Producer({**settings, "message.timeout.ms": 1000 * (patience - 2), "linger.ms": 0,
                    "error_cb": lambda error: told.append(f"{error.name()}: {masked(error.str())}")})
     for _ in range(count):
         to.produce(topic, value=b"v" * length,
                    on_delivery=lambda error, _: delivered.append(f"! {error.name()}" if error else "sent"))
-        to.flush(PATIENCE)
+        to.flush(patience)
     return delivered
 
 
-def read(settings, **more):
+def read(settings, patience=PATIENCE, **more):
     """The first record's offset, or the first error."""
     source = Consumer({"group.id": "secured-none", "auto.offset.reset": "earliest", "enable.auto.commit": False,
                        **settings, **{key.replace("_", "."): value for key, value in more.items()}})
@@ -72,7 +74,7 @@ def read(settings, **more):
             source.subscribe([TOPIC])
         else:
             source.assign([TopicPartition(TOPIC, 0, 0)])
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             message = source.poll(0.2)
             if message is None:
@@ -92,9 +94,9 @@ for way in [*WAYS, BEARER]:
     @step(f"allowed {name(way)}")
     def _():
         settings = login(way, user_of(way))
-        return [send(settings, TOPIC, 100_000), read(settings),
-                read(settings, group_id=f"secured-confluent-{'-'.join(way)}"),
-                sorted(topic for topic in AdminClient(settings).list_topics(timeout=PATIENCE).topics
+        return [send(settings, TOPIC, 100_000, patience=LONG_PATIENCE), read(settings, LONG_PATIENCE),
+                read(settings, LONG_PATIENCE, group_id=f"secured-confluent-{'-'.join(way)}"),
+                sorted(topic for topic in AdminClient(settings).list_topics(timeout=LONG_PATIENCE).topics
                        if "confluent" in topic)]
 
 
@@ -196,24 +198,24 @@ right_filter = AclBindingFilter(ResourceType.TOPIC, TOPIC, ResourcePatternType.L
 
 
 def grant():
-    super_user.create_acls([right])[right].result(PATIENCE)
+    super_user.create_acls([right])[right].result(LONG_PATIENCE)
     settle()
 
 
 def revoke():
-    super_user.delete_acls([right_filter])[right_filter].result(PATIENCE)
+    super_user.delete_acls([right_filter])[right_filter].result(LONG_PATIENCE)
     settle()
 
 
 grant()
-writer = Producer({**login(USUAL, f"{PREFIX}revoked"), "message.timeout.ms": 4000, "linger.ms": 0})
+writer = Producer({**login(USUAL, f"{PREFIX}revoked"), "message.timeout.ms": 1000 * LONG_PATIENCE, "linger.ms": 0})
 
 
 def write():
     delivered = []
     writer.produce(TOPIC, value=b"v",
                    on_delivery=lambda error, _: delivered.append(f"! {error.name()}" if error else "sent"))
-    writer.flush(PATIENCE)
+    writer.flush(LONG_PATIENCE)
     return delivered
 
 
@@ -234,7 +236,7 @@ def _():
     began = time.monotonic()
     for _ in range(5):
         to.produce(TOPIC, value=b"v" * 1500)
-        to.flush(PATIENCE)
+        to.flush(LONG_PATIENCE)
     to.poll(0.1)
     return [time.monotonic() - began > 0.5, any(time_held > 0 for time_held in held)]
 
@@ -249,6 +251,6 @@ for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         for _ in range(8):
             to.produce(TOPIC, value=b"v", on_delivery=lambda error, _: delivered.append(
                 f"! {error.name()}" if error else "sent"))
-            to.flush(PATIENCE)
+            to.flush(LONG_PATIENCE)
             time.sleep(0.4)
         return [delivered, told]

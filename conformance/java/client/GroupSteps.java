@@ -19,7 +19,8 @@ final class GroupSteps extends Script {
             String group = "java-" + assignor;
             Map<String, String> settings = Map.of("group.id", group, "auto.offset.reset", "earliest",
                 "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
-                "heartbeat.interval.ms", "200", "session.timeout.ms", String.valueOf(LONG_SESSION_MS), "enable.auto.commit", "false");
+                "heartbeat.interval.ms", "200", "session.timeout.ms", String.valueOf(LONG_SESSION_MS),
+                "enable.auto.commit", "false");
             Member[] members = new Member[3];
             step("group " + assignor + ": first member", () -> {
                 members[0] = new Member(settings, MAIN);
