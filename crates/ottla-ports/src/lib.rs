@@ -3,8 +3,7 @@
 //! A port that was found free is not yet safe: until the node listens, and while the node is down between two starts,
 //! any other program may take it. So ports are leased, in blocks:
 //!
-//! 1. A process leases a block by binding the UDP port that has the number of the block's first port. Nothing sends
-//!    to it; it only excludes other processes.
+//! 1. A process leases a block by binding the block's UDP port. Nothing sends to it; it only excludes other processes.
 //! 2. The process keeps that socket until it ends. Then the kernel closes it, also after SIGKILL.
 //! 3. Within the process, no port is handed out twice.
 //!
@@ -17,12 +16,15 @@ use std::ops::Range;
 use std::sync::{LazyLock, Mutex};
 
 const FIRST: u16 = 10_000;
-const BLOCKS: u16 = 700;
+const BLOCKS: u16 = 680;
 /// The ports of a block.
 const BLOCK: u16 = 32;
+/// The UDP port of the first block; those of the others follow. A server may use a leased port for UDP too, so these
+/// are above all leased ports.
+const FIRST_UDP: u16 = 32_000;
 /// The default of the lower bound in `net.ipv4.ip_local_port_range`.
 const EPHEMERAL: u16 = 32_768;
-const _: () = assert!(FIRST + BLOCKS * BLOCK <= EPHEMERAL);
+const _: () = assert!(FIRST + BLOCKS * BLOCK <= FIRST_UDP && FIRST_UDP + BLOCKS <= EPHEMERAL);
 /// Processes with successive IDs start their search this many blocks apart, so that a process rarely gets a block of
 /// one that has just ended. It has no common factor with [`BLOCKS`].
 const APART: u32 = 61;
@@ -92,12 +94,13 @@ impl Leases {
     /// Adds a block to `left`. If it does not follow the ports that are left, these are given up.
     fn lease_block(&mut self) -> io::Result<()> {
         while self.untried > 0 {
-            let start = FIRST + self.next_block * BLOCK;
-            self.next_block = (self.next_block + 1) % BLOCKS;
+            let number = self.next_block;
+            self.next_block = (number + 1) % BLOCKS;
             self.untried -= 1;
-            let Ok(block) = UdpSocket::bind((Ipv4Addr::LOCALHOST, start)) else {
+            let Ok(block) = UdpSocket::bind((Ipv4Addr::LOCALHOST, FIRST_UDP + number)) else {
                 continue;
             };
+            let start = FIRST + number * BLOCK;
             self.blocks.push(block);
             if self.left.end != start {
                 self.left.start = start;
@@ -189,7 +192,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
         assert_eq!(
             error.to_string(),
-            "the ports from 10000 to 32399 are leased or in use"
+            "the ports from 10000 to 31759 are leased or in use"
         );
     }
 }

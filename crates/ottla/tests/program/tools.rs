@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{
-    BrokerBuilder, BrokerProcess, ToolOutput, lease_ports, ottla_binary, words,
-};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, lease_ports, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
