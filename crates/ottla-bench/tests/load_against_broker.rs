@@ -1,7 +1,6 @@
 //! Every mode of the load generator against the real broker.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use ottla_bench::load::security::Security;
 use ottla_bench::workload::latencies::LatencyReport;
 use ottla_records::{Compression, CompressionType};
 use ottla_testkit::certificates::{Authority, Wanted};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, lease_ports, words};
 
 fn access(broker: &BrokerProcess) -> Access {
     Access::plain(&broker.bootstrap())
@@ -245,12 +244,7 @@ fn secured(dir: &Path) -> (BrokerProcess, Access) {
     let broker = authority.issue(Wanted::default());
     broker.write(&dir.join("broker.pem"));
     let path = |name: &str| dir.join(name).display().to_string();
-    // All are held at once, so that they differ.
-    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [plain, port, controller] = sockets
-        .each_ref()
-        .map(|socket| socket.local_addr().unwrap().port());
-    drop(sockets);
+    let [plain, port, controller] = lease_ports().unwrap();
     let clients = format!("PLAINTEXT://127.0.0.1:{plain},CLIENTS://127.0.0.1:{port}");
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required";
     let broker = BrokerBuilder::new()

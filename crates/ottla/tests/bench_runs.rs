@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_bench::results::{MarkKind, ResultFile};
-use ottla_testkit::{BrokerBuilder, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, lease_ports, ottla_binary, words};
 
 struct Ran {
     output: Output,
@@ -390,9 +390,8 @@ fn an_interrupted_run_keeps_and_marks_its_results() {
 
 #[test]
 fn errors_are_one_sentence_and_leave_no_files() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let unused = listener.local_addr().expect("an address").to_string();
-    drop(listener);
+    let [unused] = lease_ports().expect("a free port");
+    let unused = format!("127.0.0.1:{unused}");
     let broker = BrokerBuilder::new().start();
     let alone = broker.bootstrap();
     let dir = tempfile::tempdir().expect("a directory");
@@ -491,9 +490,8 @@ fn a_topic_with_other_settings_is_not_used() {
 /// The result contains everything that the benchmark's charts read.
 #[test]
 fn files_of_the_openmessaging_benchmark_are_run() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let http = listener.local_addr().expect("an address").to_string();
-    drop(listener);
+    let [http] = lease_ports().expect("a free port");
+    let http = format!("127.0.0.1:{http}");
     let broker = BrokerBuilder::new()
         .property("ottla.http.listener", &http)
         .start();

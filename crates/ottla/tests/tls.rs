@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ottla_client::admin::NewTopic;
 use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, lease_ports, ottla_binary, words};
 use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
 use ottla_types::ErrorCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,16 +30,9 @@ struct Secured {
     port: u16,
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
 fn secured(key_store: &Issued, authority: Authority, settings: &[(&str, &str)]) -> Secured {
     let dir = tempfile::tempdir().expect("a folder");
-    let port = free_port();
-    let plain = free_port();
-    let controller = free_port();
+    let [port, plain, controller] = lease_ports().expect("free ports");
     let text = |path: PathBuf| path.display().to_string();
     let key_store = text(key_store.write(&dir.path().join("broker.pem")));
     let trust_store = text(authority.write(&dir.path().join("authority.pem")));
@@ -499,7 +492,7 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
         .display()
         .to_string();
     let refused = |location: &str, more: &[(&str, &str)]| {
-        let (port, ssl, controller) = (free_port(), free_port(), free_port());
+        let [port, ssl, controller] = lease_ports().expect("free ports");
         let listeners = format!(
             "PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{ssl},CONTROLLER://127.0.0.1:{controller}"
         );
@@ -590,9 +583,7 @@ fn cluster_of_three(authority: &Authority) -> Cluster {
     let dir = tempfile::tempdir().expect("a folder");
     let trust_store = authority.write(&dir.path().join("trust.pem"));
     let trust_store = trust_store.display().to_string();
-    let ports: Vec<[u16; 3]> = (0..3)
-        .map(|_| [free_port(), free_port(), free_port()])
-        .collect();
+    let ports: [[u16; 3]; 3] = [(); 3].map(|()| lease_ports().expect("free ports"));
     let voters: Vec<String> = ports
         .iter()
         .zip(1..)
@@ -731,7 +722,7 @@ async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
     for store in ["pem", "pkcs12"] {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("tls");
-        let (port, plain, controller) = (free_port(), free_port(), free_port());
+        let [port, plain, controller] = lease_ports().expect("free ports");
         let init = || {
             std::process::Command::new(ottla_binary())
                 .args(["tls", "init", "--store", store, "--days", "20", "--dir"])

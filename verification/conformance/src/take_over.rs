@@ -28,9 +28,8 @@ use crate::run_dir::SeededRun;
 use crate::seeded::Seeded;
 use endings::{Deck, Ending};
 use model::Findings;
-use ottla_peers::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, free_port_pair, is_orderly,
-};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, is_orderly};
+use ottla_testkit::lease_range;
 use ottla_workspace::report::Tally;
 use ottla_workspace::toolchain::FIRST_COMPILER;
 use story::Story;
@@ -121,7 +120,7 @@ impl Run {
         let clients = Peer::load("kafka")?.install()?;
         let port = match options.port {
             Some(port) => port,
-            None => free_port_pair()?,
+            None => lease_range(2)?,
         };
         let log_dirs: Vec<PathBuf> = ["data-a", "data-b"].map(|name| dir.join(name)).to_vec();
         let shown: Vec<String> = log_dirs

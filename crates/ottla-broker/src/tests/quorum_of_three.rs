@@ -1,6 +1,5 @@
 //! Three nodes that form a quorum, in one process and over sockets: controllers, or combined nodes.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, Properties};
@@ -11,6 +10,7 @@ use ottla_protocol::messages::{
     describe_quorum_request,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_testkit::lease_ports;
 use ottla_types::ErrorCode;
 
 use super::client::Client;
@@ -48,14 +48,7 @@ impl Quorum {
         scram_records: &[MetadataRecord],
     ) -> Quorum {
         let data = tempfile::tempdir().expect("a directory");
-        let held: Vec<TcpListener> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
-            .collect();
-        let ports: Vec<u16> = held
-            .iter()
-            .map(|held| held.local_addr().expect("is bound").port())
-            .collect();
-        drop(held);
+        let ports: [u16; 3] = lease_ports().expect("free ports");
         let voters: Vec<String> = ports
             .iter()
             .enumerate()

@@ -206,9 +206,8 @@ async fn deleted_records_are_gone_and_errors_name_the_cause() {
 
 #[tokio::test]
 async fn the_error_names_an_unreachable_broker() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address").to_string();
-    drop(listener);
+    let [port] = ottla_testkit::lease_ports().expect("a free port");
+    let address = format!("127.0.0.1:{port}");
     let config = ClientConfig {
         default_api_timeout: Duration::from_millis(300),
         ..ClientConfig::new(&address).expect("an address")

@@ -4,7 +4,6 @@ use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, SaslHandshakeResponse, VoteRequest,
 };
 use ottla_sasl::{ClientCredentials, Mechanism, PeerCredentials, Secret, TokenSource};
-use tokio::net::TcpListener;
 
 use super::*;
 use ottla_testkit::peer::{ReceivedRequest, peer};
@@ -212,9 +211,7 @@ async fn a_response_above_the_size_limit_is_not_read() {
 
 #[tokio::test]
 async fn the_error_names_an_address_that_refuses_connections() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let [port] = ottla_testkit::lease_ports().unwrap();
     let error = PeerConnection::open("127.0.0.1", port, &settings()).await;
     let error = error.unwrap_err();
     assert!(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, lease_ports, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
@@ -474,10 +474,8 @@ fn a_tool_whose_output_is_closed_ends_quietly() {
 
 #[test]
 fn an_address_without_a_broker_is_reported_at_once() {
-    // A port that was free a moment ago.
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("an address").to_string();
-    drop(socket);
+    let [port] = lease_ports().expect("a free port");
+    let address = format!("127.0.0.1:{port}");
     let produce =
         format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 1000");
     let ran = ToolOutput::of(&words(&produce), "x\n");

@@ -7,8 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect, free_port_pair};
+use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect};
 use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_testkit::lease_ports;
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
@@ -207,7 +208,7 @@ fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
         let [broker] = brokers.brokers.as_mut_slice() else {
             bail!("several brokers cannot be secured");
         };
-        let port = free_port_pair()?;
+        let [port] = lease_ports()?;
         let settings = access::settings(broker.port, port);
         broker.options.overrides.extend(settings);
         let login = dir.path().join("login.properties");

@@ -212,9 +212,7 @@ async fn the_error_names_unreachable_controllers_and_the_cause() {
     let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=300: no \
                     node leads; start the controllers";
     assert!(refused.starts_with(sentence), "{refused}");
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let [port] = ottla_testkit::lease_ports().unwrap();
     let (heartbeats, _) = join(port, &settings);
     let refused = heartbeats.unfence().await.unwrap_err();
     let reason = format!("controller 101 at 127.0.0.1:{port}: cannot connect");
