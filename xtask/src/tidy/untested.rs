@@ -40,7 +40,18 @@ pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
             ));
         }
     }
-    for source in sources(&["lib", "test"]) {
+    for source in sources(&["lib"]) {
+        for file in files.iter().filter(|file| is_below(source, &file.path)) {
+            for line in file.text.lines().filter(|line| is_test(line)) {
+                let text = format!(
+                    "`{}`: tests of this library do not run; move them to its test program",
+                    line.trim()
+                );
+                complaints.push(Complaint::new(&file.path, text));
+            }
+        }
+    }
+    for source in sources(&["test"]) {
         let text = "its tests do not run; remove `test = false`";
         complaints.push(Complaint::new(source, text));
     }
@@ -50,8 +61,19 @@ pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
 
 /// Whether the line begins a test, or declares a module, which may have some.
 fn hides_tests(line: &str) -> bool {
+    declared(line.trim_start()).is_some() || is_test(line)
+}
+
+fn is_test(line: &str) -> bool {
     let line = line.trim_start();
-    declared(line).is_some() || line.starts_with("#[test") || line.starts_with("#[tokio::test")
+    line.starts_with("#[test") || line.starts_with("#[tokio::test")
+}
+
+/// Whether the file belongs to the library with this root, an absolute path.
+fn is_below(root: &str, path: &str) -> bool {
+    let folder = root.strip_suffix("lib.rs").unwrap_or(root);
+    let own = path.find("/src/").map(|at| &path[..at + "/src/".len()]);
+    own.is_some_and(|own| folder.ends_with(&format!("/{own}")))
 }
 
 /// The module that a line declares, with a file of its own.
@@ -142,14 +164,28 @@ mod tests {
     }
 
     #[test]
-    fn a_library_or_a_test_program_must_have_its_tests() {
+    fn a_library_with_tests_or_a_test_program_must_be_tested() {
         let metadata = r#"{"packages": [{"targets": [
             {"kind": ["lib"], "test": true, "src_path": "/w/a/src/lib.rs"},
             {"kind": ["lib"], "test": false, "src_path": "/w/b/src/lib.rs"},
             {"kind": ["test"], "test": false, "src_path": "/w/b/tests/c.rs"}
         ]}]}"#;
-        let found = check(&[], metadata).unwrap();
-        assert_eq!(places(&found), ["/w/b/src/lib.rs", "/w/b/tests/c.rs"]);
+        let found = |text: &str| {
+            let files = [
+                file("a/src/lib.rs", "mod x;\n#[test]\n"),
+                file("a/src/x.rs", "#[test]\n"),
+                file("b/src/lib.rs", "mod x;\nmod y;\n"),
+                file("b/src/x.rs", "mod z;\n"),
+                file("b/src/x/z.rs", text),
+                file("b/src/y.rs", text),
+                file("b/tests/c.rs", "#[test]\n"),
+            ];
+            check(&files, metadata).unwrap()
+        };
+        assert_eq!(places(&found("fn tested() {}\n")), ["/w/b/tests/c.rs"]);
+        let all = ["b/src/x/z.rs", "b/src/y.rs", "/w/b/tests/c.rs"];
+        assert_eq!(places(&found("    #[test]\n")), all);
+        assert_eq!(places(&found("#[tokio::test]\n")), all);
     }
 
     #[test]
