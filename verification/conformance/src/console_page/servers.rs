@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -51,6 +51,9 @@ const SETTINGS: [(&str, &str); 5] = [
 const UNKNOWN_PRODUCER: ProducerId = ProducerId(4_112_000);
 /// The age of a hanging transaction. The console aborts only those without a write for 20 minutes.
 const HANGS_SINCE_MS: i64 = 60 * 60 * 1000;
+
+/// The pause before a tool runs again, so that it leaves the processors to what it waits for.
+const BETWEEN_TOOLS: Duration = Duration::from_millis(200);
 
 /// A server of the page, and its cluster. The fields are dropped in this order.
 pub struct Server {
@@ -141,6 +144,7 @@ impl Server {
                 };
                 bail!("the tool {so} “{text}”:\n{}", tools.printed.trim_end());
             }
+            std::thread::sleep(BETWEEN_TOOLS);
             outcome = tools.run_last();
         }
     }
