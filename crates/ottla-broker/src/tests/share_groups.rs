@@ -39,7 +39,7 @@ use super::client::Client;
 use super::produce_and_fetch::{batch, produce_to};
 use super::{TestBroker, metrics, topic_id};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ACCEPT: i8 = 1;
 const RELEASE: i8 = 2;
 const RENEW: i8 = 4;
@@ -771,7 +771,8 @@ async fn groups_are_described_and_deleted_concurrently() {
         );
     }
     assert_eq!(deleted.results.len(), groups.len());
-    assert!(took < Duration::from_secs(12), "{took:?}");
+    // One after the other, they would take 30 s.
+    assert!(took < Duration::from_secs(25), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
