@@ -47,10 +47,11 @@ async fn only_the_first_record_waits_for_the_topic_id_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_new_logs_get_the_file_before_they_have_records() {
+    // After this time, logs of any number get it. A busy machine may take as long for one topic.
+    const QUIET: Duration = Duration::from_secs(2);
     let broker = TestBroker::start().await;
-    let mut longest = Duration::MAX;
-    // A busy machine may take too long for one of them.
-    for topic in ["a", "b", "c", "d", "e", "f"] {
+    let mut shortest = Duration::MAX;
+    for topic in ["a", "b", "c", "d", "e"] {
         let created = Instant::now();
         broker.create_topic(topic, 6, &[]).await;
         let dirs = [0, 1, 2, 3, 4, 5].map(|index| broker.partition(topic, index).reader().dir());
@@ -58,10 +59,12 @@ async fn a_few_new_logs_get_the_file_before_they_have_records() {
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert!(created.elapsed() < PATIENCE, "{topic} gets no files");
         }
-        longest = longest.min(created.elapsed());
+        shortest = shortest.min(created.elapsed());
+        if shortest < QUIET {
+            return;
+        }
     }
-    // After this time, logs of any number get it.
-    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    panic!("they get it after {shortest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
