@@ -435,7 +435,7 @@ async fn three_replicas_hold_the_same_batches() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() {
     let settings = [
-        ("replica.fetch.wait.max.ms", "30000"),
+        ("replica.fetch.wait.max.ms", "25000"),
         ("replica.lag.time.max.ms", "60000"),
     ];
     let cluster = Cluster::start(3, &settings).await;
@@ -446,7 +446,7 @@ async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() 
     cluster.create("others", &[1, 2, 3], &[]).await;
     // The request times out before the fetches do.
     let request = produce_to("others", 0, -1, batch(&["b"]));
-    assert!(request.timeout_ms < 30_000);
+    assert!(request.timeout_ms < 25_000);
     let response = client.ask(9, &request).await;
     let answer = &response.responses[0].partition_responses[0];
     assert_eq!(code(answer), ErrorCode::None);
