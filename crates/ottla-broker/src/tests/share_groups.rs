@@ -359,7 +359,9 @@ async fn acquisition_locks_expire_and_are_renewed() {
         ErrorCode::None
     );
     let mut other = broker.connect().await;
-    let freed = fetch(&mut other, &fetching("m2", 0, &[])).await;
+    let mut patient = fetching("m2", 0, &[]);
+    patient.max_wait_ms = 30_000;
+    let freed = fetch(&mut other, &patient).await;
     assert_eq!(acquired(&freed), [(0, 0, 2)]);
     assert!(begun.elapsed() >= Duration::from_millis(5990));
     assert_eq!(
