@@ -117,7 +117,7 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
 }
 
 /// Like [`run`]; `on_start` is called with the time at which the clock started.
-pub fn run_and_tell(
+pub(super) fn run_and_tell(
     topic: &Topic,
     options: ProduceOptions,
     on_start: impl FnOnce(Instant),
