@@ -20,7 +20,8 @@ use ottla_node::open::open;
 use ottla_node::quorum_handle;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format, read_identity};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Less than `initial.broker.registration.timeout.ms`.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 struct Observer {
     handle: QuorumHandle,
