@@ -106,9 +106,10 @@ fn a_fixed_rate_is_kept() {
     let due: BTreeSet<Instant> = produced.each.iter().map(|request| request.due).collect();
     assert_eq!(due.len(), 200);
     let (first, last) = (due.first().unwrap(), due.last().unwrap());
-    // Each connection starts when its thread does.
+    // Each connection starts when its thread does, which a busy machine may delay. If each connection
+    // sent at the whole rate, or all of them at a third of it, it would be 1.3 s or more.
     let apart = (*last - *first).abs_diff(Duration::from_millis(1990));
-    assert!(apart < Duration::from_millis(500), "{apart:?}");
+    assert!(apart < Duration::from_millis(1200), "{apart:?}");
 
     let options = FetchOptions {
         connections: 2,
@@ -167,7 +168,8 @@ fn members_of_many_groups_share_connections() {
             protocol,
             connections: 4,
             interval: Duration::from_millis(100),
-            warmup: Duration::from_millis(200),
+            // A member is counted from the start if its thread knows it by then.
+            warmup: Duration::from_secs(2),
             measured: Duration::from_secs(1),
             broker_pid: None,
         };
@@ -187,7 +189,7 @@ fn members_leave_a_group_while_producers_write() {
         connections: 3,
         interval: Duration::from_millis(200),
         leaves: 2,
-        quiet: Duration::from_secs(1),
+        quiet: Duration::from_secs(2),
         produce: ProduceOptions {
             requests_per_second: Some(200.0),
             ..options()
@@ -196,8 +198,10 @@ fn members_leave_a_group_while_producers_write() {
     let report = large_group::run(&topic, &produced, &options).unwrap();
     assert_eq!(report.settled_after_ms.len(), 2);
     let count = |latency: Option<LatencyReport>| latency.map_or(0, |latency| latency.count);
-    // Half a second of each, and the requests that were due until the group had settled.
-    assert!(count(report.quiet) >= 150, "{:?}", report.quiet);
+    // Requests count by their due time, so a slow machine has as many: one and a half seconds of each of
+    // the two members, and the requests that were due until the group had settled. The rest of the 600
+    // may be missing if a producer's thread starts late.
+    assert!(count(report.quiet) >= 300, "{:?}", report.quiet);
     assert!(count(report.meanwhile) > 0, "{:?}", report.meanwhile);
 }
 
@@ -336,7 +340,7 @@ fn new_connections_resume_tls_sessions_by_default() {
     let (_broker, access) = secured(dir.path());
     let options = ConnectOptions {
         threads: 2,
-        time: Duration::from_millis(300),
+        time: Duration::from_secs(3),
     };
     let connected = connect::run(&access, options).unwrap();
     // Each thread begins with a full handshake.

@@ -278,7 +278,7 @@ impl BrokerProcess {
         let began = Instant::now();
         while self.resident_bytes() > bytes {
             assert!(
-                began.elapsed() < Duration::from_secs(30),
+                began.elapsed() < PATIENCE,
                 "it still has {} MiB of {} MiB",
                 self.resident_bytes() / MIB,
                 bytes / MIB

@@ -114,8 +114,9 @@ fn client(port: u16, trust_store: &Path) -> BTreeMap<String, String> {
         ("security.protocol", "SSL".to_owned()),
         ("ssl.truststore.type", "PEM".to_owned()),
         ("ssl.truststore.location", trust_store.display().to_string()),
-        ("default.api.timeout.ms", "4000".to_owned()),
-        ("request.timeout.ms", "2000".to_owned()),
+        // A refusal that is tried again takes as long.
+        ("default.api.timeout.ms", "10000".to_owned()),
+        ("request.timeout.ms", "5000".to_owned()),
     ];
     given.map(|(key, value)| (key.to_owned(), value)).into()
 }
@@ -359,6 +360,8 @@ fn raise_open_files_limit() {
 /// closed in time, and the broker has their file handles and memory back.
 async fn a_thousand_stall(stall: Stall) {
     const STALLED: usize = 1_000;
+    /// On a busy machine, the first may be closed before the other client has been served.
+    const ATTEMPTS: usize = 5;
     /// Files that the broker opens or closes meanwhile for other reasons.
     const OTHER_HANDLES: usize = 50;
     const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
@@ -402,22 +405,23 @@ async fn a_thousand_stall(stall: Stall) {
     std::thread::sleep(Duration::from_secs(1));
     let broker = &secured.broker;
     let (handles, memory) = (broker.open_handles(), broker.resident_bytes());
-    let began = Instant::now();
-    let connect = |_| stall.connect(secured.port, &config);
-    let stalled: Vec<TcpStream> = (0..STALLED).map(connect).collect();
-    // The broker accepts the last ones a little later.
-    while broker.open_handles() < handles + STALLED - OTHER_HANDLES {
-        assert!(began.elapsed() < stall.limit(), "they are not all open");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    produce_and_consume(&client)
-        .await
-        .expect("served meanwhile");
-    assert!(
-        broker.open_handles() >= handles + STALLED - OTHER_HANDLES,
-        "they were closed before the other client was served, after {:?}",
-        began.elapsed()
-    );
+    let are_open = || broker.open_handles() >= handles + STALLED - OTHER_HANDLES;
+    let mut further_attempts = 1..ATTEMPTS;
+    let (began, stalled) = loop {
+        let began = Instant::now();
+        let connect = |_| stall.connect(secured.port, &config);
+        let stalled: Vec<TcpStream> = (0..STALLED).map(connect).collect();
+        // The broker accepts the last ones a little later.
+        while !are_open() && began.elapsed() < stall.limit() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        produce_and_consume(&client).await.expect("served");
+        if are_open() {
+            break (began, stalled);
+        }
+        assert!(further_attempts.next().is_some(), "served too late");
+        stalled.iter().for_each(wait_for_close);
+    };
 
     wait_for_close(&stalled[0]);
     assert!(began.elapsed() >= stall.limit(), "{:?}", began.elapsed());

@@ -189,7 +189,7 @@ async fn a_single_node_grows_to_several_voters_and_hands_over_leadership() {
     let status = running.broker().node.quorum().expect("runs").status();
     assert!(!status.is_active && status.leader.is_some_and(|id| id.value() != 1));
     // The change has arrived where it is needed by now.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let heard = running.broker().metadata();
     assert!(heard.cluster.brokers().all(|broker| !broker.fenced));
     drop(heard);

@@ -91,7 +91,7 @@ async fn wait_for(broker: &TestBroker, is_open: bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let changed = tokio::time::timeout(Duration::from_secs(20), changed).await;
+    let changed = tokio::time::timeout(Duration::from_secs(60), changed).await;
     changed.expect("the broker follows its settings");
 }
 
@@ -140,7 +140,7 @@ async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
     assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
     wait_for(&broker, false).await;
     for unfinished in [&mut silent, &mut in_login] {
-        let closed = tokio::time::timeout(Duration::from_secs(20), unfinished.is_closed()).await;
+        let closed = tokio::time::timeout(Duration::from_secs(60), unfinished.is_closed()).await;
         assert_eq!(closed, Ok(true));
     }
     let request = ApiVersionsRequest::default();
@@ -368,7 +368,7 @@ async fn move_at_once(broker: &TestBroker) -> u16 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let moved = tokio::time::timeout(Duration::from_secs(20), moved).await;
+    let moved = tokio::time::timeout(Duration::from_secs(60), moved).await;
     moved.expect("it is open at its new address");
     port
 }

@@ -21,7 +21,7 @@ const SESSION: [(&str, &str); 1] = [("broker.session.timeout.ms", "600000")];
 const WHILE: Duration = Duration::from_millis(500);
 /// The same for a process that still accepts connections.
 const LONG_WHILE: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A registered, unfenced broker, and the connection with its heartbeats.
 struct Other {

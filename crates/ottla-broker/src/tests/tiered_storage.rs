@@ -403,9 +403,16 @@ async fn while_copying_is_disabled_remote_segments_are_read_and_expire() {
         ("local.retention.bytes", "-2"),
     ];
     set(&broker, &disabled).await;
-    // Longer than the interval of the tasks: none that had begun copies any more.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let copied = stored_logs(store.path());
+    // A copy that had begun ends: nothing is added for longer than the interval of the tasks.
+    let mut copied = stored_logs(store.path());
+    loop {
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        let now = stored_logs(store.path());
+        if now == copied {
+            break;
+        }
+        copied = now;
+    }
     produce(&mut client, 200, 20).await;
     tokio::time::sleep(Duration::from_millis(1000)).await;
     assert_eq!(stored_logs(store.path()), copied);

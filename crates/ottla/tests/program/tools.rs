@@ -147,12 +147,12 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
         .property("group.initial.rebalance.delay.ms", "20000")
         .property("offsets.topic.num.partitions", "1")
         .start();
-    let read = "console-consumer --topic new --partition 0 --timeout-ms 500";
+    let read = "console-consumer --topic new --partition 0 --timeout-ms 4000";
     assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
     assert_eq!(run_on(&broker, "topics --list", "").lines(), ["new"]);
 
     // The timeout expires while the coordinator still waits for other members.
-    let read = "console-consumer --topic new --group g --timeout-ms 1500";
+    let read = "console-consumer --topic new --group g --timeout-ms 4000";
     assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
     let members = "consumer-groups --describe --group g --members";
     let members = run_on(&broker, members, "");
@@ -173,7 +173,7 @@ fn committed_offsets_are_printed_by_their_formatter() {
     let shown = run_on(
         &broker,
         "console-consumer --topic __consumer_offsets --from-beginning \
-             --timeout-ms 2000 \
+             --timeout-ms 10000 \
              --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
         "",
     );
@@ -477,7 +477,7 @@ fn an_address_without_a_broker_is_reported_at_once() {
     let [port] = lease_ports().expect("a free port");
     let address = format!("127.0.0.1:{port}");
     let produce =
-        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 1000");
+        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 3000");
     let ran = ToolOutput::of(&words(&produce), "x\n");
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
