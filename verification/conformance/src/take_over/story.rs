@@ -68,7 +68,8 @@ const TOOL_TOPIC: &str = "by-tools";
 /// for more lines to send along, although it then sends each line alone.
 #[rustfmt::skip]
 const PATIENT_PRODUCER: [&str; 7] = [
-    "--sync", "--timeout", "0", "--request-timeout-ms", "30000", "--message-send-max-retries", "100000",
+    "--sync", "--timeout", "0", "--request-timeout-ms", "30000",
+    "--message-send-max-retries", "100000",
 ];
 const TRANSACTIONS: &str = "transactions";
 const TRANSACTION_PARTITIONS: usize = 2;
