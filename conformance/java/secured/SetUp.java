@@ -46,25 +46,11 @@ public final class SetUp {
                         new ClientQuotaAlteration.Op("controller_mutation_rate", 1.0))));
             }
             admin.alterClientQuotas(quotas).all().get();
-            loadCoordinators(admin);
+            // Clients of other languages wait for that only for a while.
+            Coordinators.awaitGroups(admin, 50);
             Script.settle(admin);
         }
         System.exit(0);
-    }
-
-    /**
-     * Asks for the offsets of a group in each partition of their topic, which waits until it is created and loaded: clients
-     * of other languages try that only for a while.
-     */
-    private static void loadCoordinators(Admin admin) throws Exception {
-        Map<Integer, String> groups = new HashMap<>();
-        for (int i = 0; groups.size() < 50; i++) {
-            String group = "loaded-" + i;
-            groups.putIfAbsent((group.hashCode() & Integer.MAX_VALUE) % 50, group);
-        }
-        Map<String, ListConsumerGroupOffsetsSpec> all = new HashMap<>();
-        groups.values().forEach(group -> all.put(group, new ListConsumerGroupOffsetsSpec()));
-        admin.listConsumerGroupOffsets(all).all().get();
     }
 
     /** Users log in with this. */

@@ -27,8 +27,8 @@ final class Login {
     /** The settings of a client that gets in as somebody else, by a JAAS entry. */
     static Map<String, Object> as(String user, String password, String more) {
         return settings("", "sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required username=\""
-            + user + "\" password=\"" + password + "\"" + more + ";", "default.api.timeout.ms", "10000",
-            "request.timeout.ms", "10000");
+            + user + "\" password=\"" + password + "\"" + more + ";", "default.api.timeout.ms", "60000",
+            "request.timeout.ms", "30000");
     }
 
     /** The settings of a client: keys and values in turn, and what it needs to get in. */

@@ -21,8 +21,10 @@ final class Picture {
             picture.put("topic " + name, topic.topicId() + (topic.isInternal() ? " internal" : ""));
             topic.partitions().forEach(partition -> {
                 partitions.add(new TopicPartition(name, partition.partition()));
-                picture.put("partition " + name + "-" + partition.partition(), "leader " + partition.leader().id()
-                    + ", replicas " + ids(partition.replicas()) + ", isr " + ids(partition.isr()));
+                Node leader = partition.leader();
+                picture.put("partition " + name + "-" + partition.partition(), "leader "
+                    + (leader == null ? "none" : leader.id()) + ", replicas " + ids(partition.replicas())
+                    + ", isr " + ids(partition.isr()));
             });
         });
         configs(names);

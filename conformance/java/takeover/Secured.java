@@ -1,6 +1,8 @@
 import java.util.*;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.common.acl.*;
+import org.apache.kafka.common.errors.AuthenticationException;
+import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.resource.*;
 import org.apache.kafka.common.security.token.delegation.DelegationToken;
@@ -43,11 +45,21 @@ final class Secured {
                     new ClientQuotaAlteration.Op("request_percentage", 12.5))))).all());
         }
         // The broker may take over later what the controller has answered.
-        Thread.sleep(1000);
-        try (Admin guest = Admin.create(Login.as(GUEST, GUEST + "-secret", ""))) {
-            token = Workload.get(guest.createDelegationToken().delegationToken());
+        for (long deadline = System.nanoTime() + 60_000_000_000L;;) {
+            try (Admin worker = Admin.create(Login.as(WORKER, WORKER + "-secret", ""));
+                 Admin guest = Admin.create(Login.as(GUEST, GUEST + "-secret", ""))) {
+                Workload.get(worker.describeAcls(AclBindingFilter.ANY).values());
+                token = Workload.get(guest.createDelegationToken().delegationToken());
+                return "prepared";
+            } catch (RuntimeException error) {
+                Throwable root = Workload.rootOf(error);
+                boolean isEarly = root instanceof AuthenticationException || root instanceof AuthorizationException;
+                if (!isEarly || System.nanoTime() > deadline) {
+                    throw error;
+                }
+                Thread.sleep(200);
+            }
         }
-        return "prepared";
     }
 
     private static AclBinding right(String user, ResourceType type, String name, PatternType pattern,

@@ -9,10 +9,13 @@ import java.util.concurrent.*;
 /** Kafka's own command line tools, run in this process, since a new one for each would take longer than the tool. */
 final class Tools {
     private final String bootstrap;
+    /** What the tool wants to be done while the process ends. */
+    private final List<Runnable> hooks = new CopyOnWriteArrayList<>();
 
     Tools(String bootstrap) {
         this.bootstrap = bootstrap;
         ToolExit.catchWith(Tools::exited);
+        ToolExit.catchHooks(hooks::add);
     }
 
     /** Runs the tool of that class and answers with what it printed; a tool that fails is an error. */
@@ -33,7 +36,7 @@ final class Tools {
         thread.setDaemon(true);
         thread.start();
         try {
-            task.get(60, TimeUnit.SECONDS);
+            task.get(150, TimeUnit.SECONDS);
         } catch (ExecutionException error) {
             Throwable root = error.getCause();
             while (!(root instanceof Exited) && root.getCause() != null) {
@@ -49,6 +52,9 @@ final class Tools {
             System.setOut(out);
             System.setIn(in);
         }
+        // The console producer is closed only there. Left open, it would look for the broker at each change of hands.
+        hooks.forEach(Runnable::run);
+        hooks.clear();
         return bytes.toString(StandardCharsets.UTF_8);
     }
 

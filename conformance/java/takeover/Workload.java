@@ -33,9 +33,10 @@ public final class Workload {
 
     private Workload(String bootstrap) {
         this.bootstrap = bootstrap;
-        // A short wait between attempts: the broker is away for a while at each change of hands.
-        this.admin = Admin.create(Login.settings(bootstrap, "default.api.timeout.ms", "30000",
-            "request.timeout.ms", "10000", "reconnect.backoff.max.ms", "100", "retry.backoff.max.ms", "200"));
+        // A short wait between attempts: the broker is away for a while at each change of hands. A long one for a response:
+        // a change that is requested again, because a slow broker has not answered, is refused.
+        this.admin = Admin.create(Login.settings(bootstrap, "default.api.timeout.ms", "60000",
+            "request.timeout.ms", "30000", "reconnect.backoff.max.ms", "100", "retry.backoff.max.ms", "200"));
         this.transactions = new Transactions(bootstrap);
         this.tools = new Tools(bootstrap);
     }
@@ -158,6 +159,8 @@ public final class Workload {
                     text(command, "isolation"));
             case "picture":
                 return new Picture(admin).taken();
+            case "leadership":
+                return Leadership.settled(admin);
             case "churn":
                 churn(command.get("asked"));
                 return "asked";
@@ -220,7 +223,11 @@ public final class Workload {
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(topic));
             int read = 0;
-            for (long deadline = System.nanoTime() + 10_000_000_000L; read < count && System.nanoTime() < deadline;) {
+            for (long deadline = System.nanoTime() + 60_000_000_000L; read < count;) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException(group + " has " + consumer.assignment() + " and is not at the end after "
+                        + read + " records");
+                }
                 read += consumer.poll(Duration.ofMillis(200)).count();
                 // What has been read up to its end gives no more: the writers pause meanwhile.
                 if (!consumer.assignment().isEmpty() && consumer.assignment().stream()
@@ -266,7 +273,8 @@ public final class Workload {
             Login.settings(bootstrap, "group.id", group),
             new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(topic));
-            for (long deadline = System.nanoTime() + 5_000_000_000L; read == 0 && System.nanoTime() < deadline;) {
+            // Kafka first creates the topic with the state of share groups.
+            for (long deadline = System.nanoTime() + 30_000_000_000L; read == 0 && System.nanoTime() < deadline;) {
                 read += consumer.poll(Duration.ofMillis(200)).count();
             }
             consumer.commitSync();
@@ -300,7 +308,7 @@ public final class Workload {
 
     static <T> T get(Future<T> future) {
         try {
-            return future.get(40, TimeUnit.SECONDS);
+            return future.get(70, TimeUnit.SECONDS);
         } catch (InterruptedException | ExecutionException | TimeoutException error) {
             throw new RuntimeException(error);
         }

@@ -1,7 +1,6 @@
 //! Every mode of the load generator against the real broker.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use ottla_bench::load::security::Security;
 use ottla_bench::workload::latencies::LatencyReport;
 use ottla_records::{Compression, CompressionType};
 use ottla_testkit::certificates::{Authority, Wanted};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, lease_ports, words};
 
 fn access(broker: &BrokerProcess) -> Access {
     Access::plain(&broker.bootstrap())
@@ -107,9 +106,10 @@ fn a_fixed_rate_is_kept() {
     let due: BTreeSet<Instant> = produced.each.iter().map(|request| request.due).collect();
     assert_eq!(due.len(), 200);
     let (first, last) = (due.first().unwrap(), due.last().unwrap());
-    // Each connection starts when its thread does.
+    // Each connection starts when its thread does, which a busy machine may delay. If each connection
+    // sent at the whole rate, or all of them at a third of it, it would be 1.3 s or more.
     let apart = (*last - *first).abs_diff(Duration::from_millis(1990));
-    assert!(apart < Duration::from_millis(500), "{apart:?}");
+    assert!(apart < Duration::from_millis(1200), "{apart:?}");
 
     let options = FetchOptions {
         connections: 2,
@@ -168,7 +168,8 @@ fn members_of_many_groups_share_connections() {
             protocol,
             connections: 4,
             interval: Duration::from_millis(100),
-            warmup: Duration::from_millis(200),
+            // A member is counted from the start if its thread knows it by then.
+            warmup: Duration::from_secs(2),
             measured: Duration::from_secs(1),
             broker_pid: None,
         };
@@ -188,7 +189,7 @@ fn members_leave_a_group_while_producers_write() {
         connections: 3,
         interval: Duration::from_millis(200),
         leaves: 2,
-        quiet: Duration::from_secs(1),
+        quiet: Duration::from_secs(2),
         produce: ProduceOptions {
             requests_per_second: Some(200.0),
             ..options()
@@ -197,8 +198,10 @@ fn members_leave_a_group_while_producers_write() {
     let report = large_group::run(&topic, &produced, &options).unwrap();
     assert_eq!(report.settled_after_ms.len(), 2);
     let count = |latency: Option<LatencyReport>| latency.map_or(0, |latency| latency.count);
-    // Half a second of each, and the requests that were due until the group had settled.
-    assert!(count(report.quiet) >= 150, "{:?}", report.quiet);
+    // Requests count by their due time, so a slow machine has as many: one and a half seconds of each of
+    // the two members, and the requests that were due until the group had settled. The rest of the 600
+    // may be missing if a producer's thread starts late.
+    assert!(count(report.quiet) >= 300, "{:?}", report.quiet);
     assert!(count(report.meanwhile) > 0, "{:?}", report.meanwhile);
 }
 
@@ -245,12 +248,7 @@ fn secured(dir: &Path) -> (BrokerProcess, Access) {
     let broker = authority.issue(Wanted::default());
     broker.write(&dir.join("broker.pem"));
     let path = |name: &str| dir.join(name).display().to_string();
-    // All are held at once, so that they differ.
-    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [plain, port, controller] = sockets
-        .each_ref()
-        .map(|socket| socket.local_addr().unwrap().port());
-    drop(sockets);
+    let [plain, port, controller] = lease_ports().unwrap();
     let clients = format!("PLAINTEXT://127.0.0.1:{plain},CLIENTS://127.0.0.1:{port}");
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required";
     let broker = BrokerBuilder::new()
@@ -342,7 +340,7 @@ fn new_connections_resume_tls_sessions_by_default() {
     let (_broker, access) = secured(dir.path());
     let options = ConnectOptions {
         threads: 2,
-        time: Duration::from_millis(300),
+        time: Duration::from_secs(3),
     };
     let connected = connect::run(&access, options).unwrap();
     // Each thread begins with a full handshake.

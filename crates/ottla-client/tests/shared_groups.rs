@@ -63,7 +63,7 @@ impl Shared {
 
     /// Waits until this many records are unsettled.
     async fn await_lag(&self, lag: i64) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let partition = (self.topic.clone(), 0);
         loop {
             let offsets = self.cluster.admin.share_group_offsets(&self.group);
@@ -259,10 +259,16 @@ async fn a_member_that_closes_while_joining_leaves_the_group() {
     let shared = Shared::start().await;
     // The coordinator exists, and knows the group.
     let mut first = shared.member(shared.config());
-    first
-        .poll(Duration::from_millis(300))
-        .await
-        .expect("polled");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let polled = first.poll(Duration::from_millis(300)).await;
+        polled.expect("polled");
+        let described = shared.cluster.admin.describe_share_group(&shared.group);
+        if described.await.is_ok_and(|it| !it.0.members.is_empty()) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it does not join");
+    }
     first.close().await.expect("closed");
     for wait in [0, 1, 2, 5, 10] {
         let mut consumer = shared.member(shared.config());
@@ -386,7 +392,7 @@ async fn a_recreated_topic_is_read_and_acknowledged() {
         partitions: Some(1),
         ..Default::default()
     };
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while admin
         .create_topics(std::slice::from_ref(&again), false)
         .await

@@ -291,7 +291,8 @@ mod tests {
     async fn a_change_continues_when_the_browser_disconnects() {
         let (ended, mut has_ended) = mpsc::channel::<()>(1);
         let handler = move || async move {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // Longer than until the browser disconnects, also on a busy machine.
+            tokio::time::sleep(Duration::from_secs(2)).await;
             ended.send(()).await.unwrap();
         };
         let router = Router::new()

@@ -77,7 +77,7 @@ mod tests {
                 number
             }
         });
-        let answers = tokio::time::timeout(Duration::from_secs(10), answers).await;
+        let answers = tokio::time::timeout(Duration::from_secs(60), answers).await;
         let answers: Vec<_> = answers
             .expect("all are answered")
             .into_iter()

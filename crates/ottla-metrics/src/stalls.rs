@@ -208,7 +208,8 @@ mod tests {
             let mut watched = watch_parts();
             for (number, name) in names.iter().enumerate() {
                 if slow.contains(&number) {
-                    ottla_sync::thread::sleep(LONG + Duration::from_millis(20 * number as u64));
+                    // They differ by more than a busy machine wakes a thread late.
+                    ottla_sync::thread::sleep(LONG + Duration::from_millis(100 * number as u64));
                 }
                 watched.end_part(name);
             }

@@ -372,6 +372,3 @@ fn unsigned_varint_bytes(value: u32) -> ([u8; 5], usize) {
     bytes[length] = rest as u8;
     (bytes, length + 1)
 }
-
-#[cfg(test)]
-mod tests;

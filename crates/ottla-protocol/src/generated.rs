@@ -29,7 +29,7 @@ macro_rules! printed {
             $($import)*
             include!(concat!(env!("OUT_DIR"), "/", $file));
 
-            #[cfg(any(test, feature = "samples"))]
+            #[cfg(feature = "samples")]
             mod samples {
                 use super::*;
                 use crate::sample::{DumpSample, Sample, Sampler, dump_struct};
@@ -68,5 +68,5 @@ printed! {
     storage_records, "storage_records.rs", "storage_records_samples.rs", use crate::metadata_record::metadata_records;
 }
 
-#[cfg(any(test, feature = "samples"))]
+#[cfg(feature = "samples")]
 include!(concat!(env!("OUT_DIR"), "/list.rs"));

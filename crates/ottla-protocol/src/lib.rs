@@ -14,24 +14,20 @@
 //!
 //! Kafka does the same in `org.apache.kafka.common.message` (generated) and `…common.protocol`.
 
-#[cfg(test)]
-mod allocations;
 mod api_key;
 mod coordinator_record;
 mod encoder;
 mod error;
 pub mod fetch_session;
-#[cfg_attr(any(test, feature = "samples"), macro_use)]
+#[cfg_attr(feature = "samples", macro_use)]
 mod generated;
 mod header;
-#[cfg(test)]
-mod hostile;
 mod message;
 mod metadata_record;
 mod nested;
 mod reader;
 mod records;
-#[cfg(any(test, feature = "samples"))]
+#[cfg(feature = "samples")]
 pub mod sample;
 mod tagged;
 

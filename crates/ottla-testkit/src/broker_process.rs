@@ -15,12 +15,12 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use ottla_ports::lease_range;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
@@ -160,7 +160,9 @@ impl BrokerBuilder {
             }
         };
         std::fs::create_dir_all(&dir).expect("the broker's folder");
-        let port = self.port.unwrap_or_else(free_port_pair);
+        let port = self
+            .port
+            .unwrap_or_else(|| lease_range(2).expect("free ports"));
         let controller_port = port + 1;
         let names = if self.log_dirs.is_empty() {
             vec!["data".to_owned()]
@@ -276,7 +278,7 @@ impl BrokerProcess {
         let began = Instant::now();
         while self.resident_bytes() > bytes {
             assert!(
-                began.elapsed() < Duration::from_secs(30),
+                began.elapsed() < PATIENCE,
                 "it still has {} MiB of {} MiB",
                 self.resident_bytes() / MIB,
                 bytes / MIB
@@ -461,43 +463,16 @@ fn answers(port: u16) -> bool {
         && answer[4..] == [0, 0, 0, 1, 0, 0]
 }
 
-/// Two adjacent free ports, below the kernel's ephemeral range, so that no outgoing connection of a
-/// concurrent test takes them.
-fn free_port_pair() -> u16 {
-    const FIRST: u16 = 10_100;
-    const PAIRS: u16 = 4_900;
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    // Test processes that run concurrently start their search at different ports.
-    let start = (std::process::id().wrapping_mul(37) % u32::from(PAIRS)) as u16;
-    for _ in 0..PAIRS {
-        let port = FIRST + 2 * ((start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS);
-        if [port, port + 1]
-            .iter()
-            .all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        {
-            return port;
-        }
-    }
-    panic!("no two neighbouring ports are free from {FIRST} on");
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
-    fn ports_given_out_are_free_and_differ() {
-        let first = free_port_pair();
-        let second = free_port_pair();
-        assert_ne!(first, second);
-        TcpListener::bind(("127.0.0.1", first)).unwrap();
-        TcpListener::bind(("127.0.0.1", first + 1)).unwrap();
-    }
-
-    #[test]
     fn a_port_without_a_kafka_broker_does_not_answer() {
-        let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = silent.local_addr().unwrap().port();
+        let port = lease_range(1).unwrap();
+        let silent = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let speaker = std::thread::spawn(move || {
             let (mut stream, _) = silent.accept().unwrap();
             stream.write_all(b"220 mail.example\r\n").unwrap();

@@ -27,6 +27,7 @@ pub use mounts::{
     unmount, with_mounts,
 };
 pub use old_messages::old_message;
+pub use ottla_ports::{lease_ports, lease_range};
 pub use running_tool::RunningTool;
 pub use stalling_proxy::StallingProxy;
 pub use tool_output::ToolOutput;

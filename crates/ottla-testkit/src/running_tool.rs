@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ottla_ports::lease_range;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ottla_binary;
@@ -35,6 +36,14 @@ impl RunningTool {
             .spawn()
             .expect("starts");
         RunningTool { child, output }
+    }
+
+    /// Starts a new cluster of at most four brokers in a directory. Nothing else gets its ports while it is down, so it
+    /// can be restarted with [`start_cluster`](Self::start_cluster).
+    pub fn start_new_cluster(dir: &Path, arguments: &[&str]) -> RunningTool {
+        // One for each broker, and one for each of three controllers.
+        let port = lease_range(7).expect("free ports").to_string();
+        RunningTool::start_cluster(dir, &[arguments, &["--port", &port]].concat())
     }
 
     /// Starts `cluster start` in a directory; its nodes exit with it.

@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use ottla_ports::lease_ports;
 use serde_json::{Value, json};
 
 use crate::BrokerBuilder;
@@ -28,7 +29,7 @@ pub fn broker_with_tokens(keys: &Path, handler: &str, issuer: &str) -> BrokerBui
     let url = format!("file://{}", keys.display());
     let module = format!("{PACKAGE}.OAuthBearerLoginModule required;");
     let prefix = "listener.name.out.oauthbearer";
-    let [port, inside, controller] = [(); 3].map(|()| free_port());
+    let [port, inside, controller] = lease_ports().expect("free ports");
     let out = format!("OUT://127.0.0.1:{port},IN://127.0.0.1:{inside}");
     BrokerBuilder::new()
         .port(port)
@@ -60,11 +61,6 @@ pub fn broker_with_tokens(keys: &Path, handler: &str, issuer: &str) -> BrokerBui
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
         .property("super.users", "User:admin;User:ANONYMOUS")
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// An issuer of tokens, with its own signing key.

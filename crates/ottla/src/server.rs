@@ -475,7 +475,7 @@ mod tests {
         }
         let (read, has_read) = std::sync::mpsc::channel();
         threads.spawn_blocking(move || read.send(()));
-        let has_read = has_read.recv_timeout(Duration::from_secs(10));
+        let has_read = has_read.recv_timeout(Duration::from_secs(60));
         drop(hanging);
         has_read.expect("a thread is left");
     }

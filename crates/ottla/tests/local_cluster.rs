@@ -38,7 +38,7 @@ fn tool(arguments: &[&str], input: &str) -> String {
 fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
-    let mut cluster = RunningTool::start_cluster(&dir, &["--brokers", "3", "--port", "0"]);
+    let mut cluster = RunningTool::start_new_cluster(&dir, &["--brokers", "3"]);
     let printed = cluster.until("Ctrl-C stops every node");
     let servers = bootstrap(&printed);
     let with = |line: &str| {
@@ -156,7 +156,7 @@ fn run_printed(printed: &str, name: &str) -> String {
 fn a_secure_cluster_serves_authorized_users() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
-    let mut cluster = RunningTool::start_cluster(&dir, &["--secure", "--port", "0"]);
+    let mut cluster = RunningTool::start_new_cluster(&dir, &["--secure"]);
     let printed = cluster.until("Ctrl-C stops every node");
     run_printed(&printed, "topics");
     let printed_words = printed_command(&printed, "topics");

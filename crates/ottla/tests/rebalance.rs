@@ -23,7 +23,7 @@ struct Cluster {
 impl Cluster {
     /// Starts four brokers, two in each of two racks.
     fn start(dir: &Path) -> Cluster {
-        let mut first = RunningTool::start_cluster(dir, &["--brokers", "4", "--port", "0"]);
+        let mut first = RunningTool::start_new_cluster(dir, &["--brokers", "4"]);
         first.until("Ctrl-C stops every node");
         assert!(first.interrupt().success(), "{}", first.printed());
         for (node, rack) in [(1, "a"), (2, "a"), (3, "b"), (4, "b")] {

@@ -46,7 +46,8 @@ async fn produce(client: Client, records: usize, count: Arc<AtomicUsize>) -> BTr
     let config = ProducerConfig {
         linger: Duration::from_millis(1),
         batch_size: 1_000,
-        delivery_timeout: Duration::from_secs(2),
+        // A busy machine acknowledges everything in less; so long the producer waits for a killed broker.
+        delivery_timeout: Duration::from_secs(10),
         enable_idempotence: Some(true),
         ..Default::default()
     };

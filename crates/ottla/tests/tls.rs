@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ottla_client::admin::NewTopic;
 use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, lease_ports, ottla_binary, words};
 use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
 use ottla_types::ErrorCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,16 +30,9 @@ struct Secured {
     port: u16,
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
 fn secured(key_store: &Issued, authority: Authority, settings: &[(&str, &str)]) -> Secured {
     let dir = tempfile::tempdir().expect("a folder");
-    let port = free_port();
-    let plain = free_port();
-    let controller = free_port();
+    let [port, plain, controller] = lease_ports().expect("free ports");
     let text = |path: PathBuf| path.display().to_string();
     let key_store = text(key_store.write(&dir.path().join("broker.pem")));
     let trust_store = text(authority.write(&dir.path().join("authority.pem")));
@@ -121,8 +114,9 @@ fn client(port: u16, trust_store: &Path) -> BTreeMap<String, String> {
         ("security.protocol", "SSL".to_owned()),
         ("ssl.truststore.type", "PEM".to_owned()),
         ("ssl.truststore.location", trust_store.display().to_string()),
-        ("default.api.timeout.ms", "4000".to_owned()),
-        ("request.timeout.ms", "2000".to_owned()),
+        // A refusal that is tried again takes as long.
+        ("default.api.timeout.ms", "10000".to_owned()),
+        ("request.timeout.ms", "5000".to_owned()),
     ];
     given.map(|(key, value)| (key.to_owned(), value)).into()
 }
@@ -366,6 +360,8 @@ fn raise_open_files_limit() {
 /// closed in time, and the broker has their file handles and memory back.
 async fn a_thousand_stall(stall: Stall) {
     const STALLED: usize = 1_000;
+    /// On a busy machine, the first may be closed before the other client has been served.
+    const ATTEMPTS: usize = 5;
     /// Files that the broker opens or closes meanwhile for other reasons.
     const OTHER_HANDLES: usize = 50;
     const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
@@ -409,22 +405,23 @@ async fn a_thousand_stall(stall: Stall) {
     std::thread::sleep(Duration::from_secs(1));
     let broker = &secured.broker;
     let (handles, memory) = (broker.open_handles(), broker.resident_bytes());
-    let began = Instant::now();
-    let connect = |_| stall.connect(secured.port, &config);
-    let stalled: Vec<TcpStream> = (0..STALLED).map(connect).collect();
-    // The broker accepts the last ones a little later.
-    while broker.open_handles() < handles + STALLED - OTHER_HANDLES {
-        assert!(began.elapsed() < stall.limit(), "they are not all open");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    produce_and_consume(&client)
-        .await
-        .expect("served meanwhile");
-    assert!(
-        broker.open_handles() >= handles + STALLED - OTHER_HANDLES,
-        "they were closed before the other client was served, after {:?}",
-        began.elapsed()
-    );
+    let are_open = || broker.open_handles() >= handles + STALLED - OTHER_HANDLES;
+    let mut further_attempts = 1..ATTEMPTS;
+    let (began, stalled) = loop {
+        let began = Instant::now();
+        let connect = |_| stall.connect(secured.port, &config);
+        let stalled: Vec<TcpStream> = (0..STALLED).map(connect).collect();
+        // The broker accepts the last ones a little later.
+        while !are_open() && began.elapsed() < stall.limit() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        produce_and_consume(&client).await.expect("served");
+        if are_open() {
+            break (began, stalled);
+        }
+        assert!(further_attempts.next().is_some(), "served too late");
+        stalled.iter().for_each(wait_for_close);
+    };
 
     wait_for_close(&stalled[0]);
     assert!(began.elapsed() >= stall.limit(), "{:?}", began.elapsed());
@@ -499,7 +496,7 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
         .display()
         .to_string();
     let refused = |location: &str, more: &[(&str, &str)]| {
-        let (port, ssl, controller) = (free_port(), free_port(), free_port());
+        let [port, ssl, controller] = lease_ports().expect("free ports");
         let listeners = format!(
             "PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{ssl},CONTROLLER://127.0.0.1:{controller}"
         );
@@ -590,9 +587,7 @@ fn cluster_of_three(authority: &Authority) -> Cluster {
     let dir = tempfile::tempdir().expect("a folder");
     let trust_store = authority.write(&dir.path().join("trust.pem"));
     let trust_store = trust_store.display().to_string();
-    let ports: Vec<[u16; 3]> = (0..3)
-        .map(|_| [free_port(), free_port(), free_port()])
-        .collect();
+    let ports: [[u16; 3]; 3] = [(); 3].map(|()| lease_ports().expect("free ports"));
     let voters: Vec<String> = ports
         .iter()
         .zip(1..)
@@ -731,7 +726,7 @@ async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
     for store in ["pem", "pkcs12"] {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("tls");
-        let (port, plain, controller) = (free_port(), free_port(), free_port());
+        let [port, plain, controller] = lease_ports().expect("free ports");
         let init = || {
             std::process::Command::new(ottla_binary())
                 .args(["tls", "init", "--store", store, "--days", "20", "--dir"])

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use ottla_ports::lease_ports;
 use ottla_workspace::process::{OwnedChild, output_of};
 use ottla_workspace::workspace;
 
-use super::node;
 use super::tallied::Run;
 use crate::binary::Binary;
 use crate::contents::VERSION;
@@ -191,7 +191,7 @@ fn properties(objects: &[Value]) -> Result<String> {
 
 /// Runs a container's start command on this machine.
 fn starts(properties: &str, binary: &Binary, folder: &Path) -> Result<String> {
-    let [clients, controllers, nodes, http] = node::free_ports()?;
+    let [clients, controllers, nodes, http] = lease_ports()?;
     let data = folder.join("data");
     let mut text = properties
         .replace(

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use ottla_ports::lease_ports;
 use ottla_workspace::process::{OwnedChild, is_on_path, output_of, run_captured};
 
-use super::node;
 use super::tallied::Run;
 use crate::archive::read_tar_gz;
 use crate::contents::{Item, VERSION};
@@ -203,7 +203,7 @@ impl Within {
 /// Kafka's start script. The variables are those of its module for Kafka.
 fn starts(root: &Path) -> Result<String> {
     let within = Within::of(root);
-    let [clients, brokers, controllers] = node::free_ports()?;
+    let [clients, brokers, controllers] = lease_ports()?;
     let log = root.with_extension("output");
     let output = fs::File::create(&log)?;
     let mut container = within.command(WAIT_FOR_SCRIPT);

@@ -1,13 +1,13 @@
 //! Starts a node from an unpacked package with the package's configuration.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use ottla_ports::lease_ports;
 use ottla_workspace::process::{OwnedChild, output_of, retried};
 
 use crate::contents::{BINARY, CONFIGURATION, SCRIPTS};
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Formats, starts, creates a topic through a script link, and stops.
 pub fn starts_from(root: &Path, data: &Path) -> Result<String> {
     let binary = root.join(&BINARY[1..]);
-    let [clients, controllers] = free_ports()?;
+    let [clients, controllers] = lease_ports()?;
     // Only ports and directory are changed for this check.
     let configuration = std::fs::read_to_string(root.join(&CONFIGURATION[1..]))?
         .replace("127.0.0.1:9092", &format!("127.0.0.1:{clients}"))
@@ -72,17 +72,4 @@ pub fn starts_from(root: &Path, data: &Path) -> Result<String> {
         "the output for the journal has colours:\n{printed}"
     );
     Ok("one topic, and a clean stop".to_owned())
-}
-
-/// Free ports.
-pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut held = Vec::new();
-    for _ in 0..N {
-        held.push(TcpListener::bind("127.0.0.1:0")?);
-    }
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&held) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
 }

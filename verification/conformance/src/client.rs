@@ -15,7 +15,8 @@ use anyhow::{Context, Result, bail};
 
 use listeners::Listeners;
 use ottla_peers::java;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, QUICK_HEARTBEATS, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, QUICK_HEARTBEATS};
+use ottla_testkit::lease_range;
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, test_programs, workspace};
 
@@ -73,7 +74,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     let mut overrides: Vec<(String, String)> = overrides
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    let port = free_port_pair()?;
+    let port = lease_range(2)?;
     let is_kafka = peer.id() == "kafka";
     let listeners = if is_kafka {
         Some(Listeners::prepare(port, dir.path())?)

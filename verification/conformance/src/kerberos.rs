@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 
 use crate::run_dir::RunDir;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
+use ottla_testkit::lease_range;
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain};
 use realm::{AUTHORIZER, MODULE, Realm};
@@ -237,7 +238,7 @@ fn settings(realm: &Realm, host: &str, ports: [u16; 2]) -> Vec<(String, String)>
 impl Side {
     fn start(id: &str, realm: &Realm, dir: &Path) -> Result<Side> {
         let peer = Peer::load(id)?.install()?;
-        let (port, sasl) = (free_port_pair()?, free_port_pair()?);
+        let (port, sasl) = (lease_range(2)?, lease_range(1)?);
         let mut node = peer.start(NodeOptions {
             dir: dir.join(id),
             port: Some(port),
@@ -302,7 +303,7 @@ fn compare(sides: &[Side; 2], handshake: i16, token: &[u8]) -> Result<()> {
 
 /// A node without the key of its principal does not start, and says so.
 fn refuse_without_key(ottla: &InstalledPeer, realm: &Realm, dir: &Path) -> Result<()> {
-    let (port, sasl) = (free_port_pair()?, free_port_pair()?);
+    let (port, sasl) = (lease_range(2)?, lease_range(1)?);
     let (status, said) = ottla.start_refused(NodeOptions {
         dir: dir.join("refused"),
         port: Some(port),

@@ -8,8 +8,10 @@
 //! The seed determines everything except timing. A run that finds a difference prints the seed and
 //! the step, and keeps the directory.
 
+mod churn;
 mod endings;
 mod model;
+mod picture;
 mod preflight;
 mod secured;
 mod story;
@@ -17,7 +19,6 @@ mod table;
 mod two_places;
 mod workload;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,11 +29,11 @@ use crate::run_dir::SeededRun;
 use crate::seeded::Seeded;
 use endings::{Deck, Ending};
 use model::Findings;
-use ottla_peers::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, free_port_pair, is_orderly,
-};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, is_orderly};
+use ottla_testkit::lease_range;
 use ottla_workspace::report::Tally;
 use ottla_workspace::toolchain::FIRST_COMPILER;
+use picture::Picture;
 use story::Story;
 use table::Turn;
 use workload::Workload;
@@ -109,7 +110,7 @@ struct Run {
     story: Story,
     tally: Tally,
     /// The state at the end of the previous turn, and how that turn ended.
-    last: Option<(BTreeMap<String, String>, Ending)>,
+    last: Option<(Picture, Ending)>,
 }
 
 impl Run {
@@ -121,7 +122,7 @@ impl Run {
         let clients = Peer::load("kafka")?.install()?;
         let port = match options.port {
             Some(port) => port,
-            None => free_port_pair()?,
+            None => lease_range(2)?,
         };
         let log_dirs: Vec<PathBuf> = ["data-a", "data-b"].map(|name| dir.join(name)).to_vec();
         let shown: Vec<String> = log_dirs
@@ -303,7 +304,7 @@ impl Run {
         if ending.is_idle() || loses {
             self.story.drain(&mut self.workload, false, findings)?;
         }
-        let picture = story::picture(&mut self.workload)?;
+        let picture = picture::picture(&mut self.workload)?;
         turn.at_the_moment = self.end(node, ending)?;
         self.last = Some((picture, ending));
         Ok(())
@@ -389,12 +390,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
 }
 
 /// Compares the current state with the state at the end of the previous turn.
-fn compare_pictures(
-    before: &BTreeMap<String, String>,
-    now: &BTreeMap<String, String>,
-    ending: Ending,
-    findings: &mut Findings,
-) {
+fn compare_pictures(before: &Picture, now: &Picture, ending: Ending, findings: &mut Findings) {
     let is_fixed = |name: &str| {
         // Values that the writers change; the records themselves are compared with the model.
         let moves = ["latest", "producer ", "GetOffsetShell"];

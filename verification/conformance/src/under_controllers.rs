@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::run_dir::RunDir;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters};
+use ottla_testkit::lease_range;
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
 
@@ -95,7 +96,7 @@ impl Cluster {
     fn new(dir: &Path) -> Result<Cluster> {
         let kafka = Peer::load("kafka")?.install()?;
         let ottla = Peer::load("ottla")?.install()?;
-        let (controller_port, broker_port) = (free_port_pair()?, free_port_pair()?);
+        let (controller_port, broker_port) = (lease_range(2)?, lease_range(2)?);
         let options = |role, node_id, port, name: &str| NodeOptions {
             dir: dir.join(name),
             port: Some(port),
@@ -293,7 +294,7 @@ impl Cluster {
     /// A broker whose controller has finalized a feature level that no broker of this release
     /// supports.
     fn start_behind(&mut self) -> Result<String> {
-        let port = free_port_pair()?;
+        let port = lease_range(2)?;
         let voters = Voters::Static(format!("{CONTROLLER}@127.0.0.1:{port}"));
         let mut options = NodeOptions {
             dir: self.controller_options.dir.with_file_name("newer"),
@@ -339,7 +340,7 @@ impl Cluster {
         );
         let mut options = NodeOptions {
             dir: self.broker_options.dir.with_file_name(name),
-            port: Some(free_port_pair()?),
+            port: Some(lease_range(2)?),
             ..self.broker_options.clone()
         };
         let setting = (timeout.0.to_owned(), timeout.1.to_string());

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ottla_ports::lease_range;
 
-use super::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, is_orderly, probe,
-};
+use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, is_orderly, probe};
 
 /// Brokers are numbered from 1, controllers from this ID.
 const FIRST_CONTROLLER: i32 = 101;
@@ -222,7 +221,7 @@ impl Cluster {
     ) -> Result<Cluster> {
         let with_ports = |peers: Vec<InstalledPeer>| -> Result<Vec<(InstalledPeer, u16)>> {
             let peers = peers.into_iter();
-            peers.map(|peer| Ok((peer, free_port_pair()?))).collect()
+            peers.map(|peer| Ok((peer, lease_range(2)?))).collect()
         };
         let (controllers, brokers) = (with_ports(controllers)?, with_ports(brokers)?);
         let (first_voter, controller_ports): (_, Vec<u16>) = if controllers.is_empty() {

@@ -22,8 +22,7 @@ pub mod tiered;
 pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
 pub use node::{
-    Node, NodeOptions, Place, QUICK_HEARTBEATS, Role, Voters, free_port_pair, is_orderly,
-    parse_override,
+    Node, NodeOptions, Place, QUICK_HEARTBEATS, Role, Voters, is_orderly, parse_override,
 };
 pub use probe::{
     AdvertisedApi, Asker, Known, Partition, Served, advertised_apis, connect, fewest_in_sync,

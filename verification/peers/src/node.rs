@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use ottla_ports::lease_range;
 use rustix::process::Signal;
 
 use super::description::{InstalledPeer, fill_in};
@@ -301,7 +299,7 @@ impl InstalledPeer {
         let dir = dir.canonicalize()?;
         let port = match port {
             Some(port) => port,
-            None => free_port_pair()?,
+            None => lease_range(2)?,
         };
         let config = dir.join("server.properties");
         let places = BTreeMap::from([
@@ -443,35 +441,6 @@ fn output_file(dir: &Path) -> PathBuf {
     dir.join("output.log")
 }
 
-/// Two adjacent free ports, below the kernel's ephemeral range. They stay this process's until it ends:
-/// a node is down between two lives, and a suite that runs at the same time must not get its ports.
-pub fn free_port_pair() -> Result<u16> {
-    const FIRST: u16 = 20_000;
-    const PAIRS: u16 = 5_000;
-    /// Processes started in succession search different ports.
-    const APART: u32 = 61;
-    static SEARCHED: AtomicU16 = AtomicU16::new(0);
-    static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    let claims = workspace::target_dir().join("ports");
-    std::fs::create_dir_all(&claims)?;
-    let start = (std::process::id().wrapping_mul(APART) % u32::from(PAIRS)) as u16;
-    for _ in 0..PAIRS {
-        let pair = (start + SEARCHED.fetch_add(1, Ordering::Relaxed)) % PAIRS;
-        let port = FIRST + 2 * pair;
-        let claim = File::create(claims.join(port.to_string()))?;
-        // The system releases the lock when the process ends.
-        if claim.try_lock().is_ok() && is_free(port) && is_free(port + 1) {
-            CLAIMS.lock().expect("no holder panics").push(claim);
-            return Ok(port);
-        }
-    }
-    bail!("no two neighbouring ports are free from {FIRST} on");
-}
-
-fn is_free(port: u16) -> bool {
-    TcpListener::bind(("127.0.0.1", port)).is_ok()
-}
-
 /// The value parser of `--override KEY=VALUE`.
 pub fn parse_override(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -483,15 +452,6 @@ pub fn parse_override(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn free_ports_are_free_and_differ() {
-        let first = free_port_pair().unwrap();
-        let second = free_port_pair().unwrap();
-        assert_ne!(first, second);
-        let _holder = TcpListener::bind(("127.0.0.1", first)).unwrap();
-        assert!(!is_free(first));
-    }
 
     #[test]
     fn an_override_needs_a_key() {

@@ -347,13 +347,20 @@ mod tests {
     #[test]
     fn a_child_is_stopped_with_sigterm_and_killed_when_that_is_ignored() {
         let mut polite = OwnedChild::start(Command::new("sleep").arg("60")).unwrap();
-        let status = polite.stop(Duration::from_secs(5)).unwrap();
+        let status = polite.stop(Duration::from_secs(30)).unwrap();
         assert!(!status.success());
 
+        let dir = tempfile::tempdir().unwrap();
+        let is_set = dir.path().join("set");
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+        let script = "trap '' TERM; : > \"$0\"; while :; do sleep 0.05; done";
+        command.args(["-c", script]).arg(&is_set);
         let mut stubborn = OwnedChild::start(&mut command).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_set.exists() {
+            assert!(Instant::now() < deadline, "it does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let error = stubborn
             .stop(Duration::from_millis(200))
             .unwrap_err()
@@ -417,8 +424,8 @@ mod tests {
             "-c",
             "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; sleep 0.2; exit 3",
         ]);
-        let mut child = OwnedChild::start(&mut command).unwrap();
         let began = Instant::now();
+        let mut child = OwnedChild::start(&mut command).unwrap();
         let ended = child
             .wait_measured(Duration::from_secs(60))
             .unwrap()

@@ -46,6 +46,9 @@ const LONGEST: [(&str, &str); 11] = [
     ("ottla", "rebalance"),
 ];
 
+/// The tests of `ottla-protocol`, which are not in its library, and start no process either.
+const WITHIN_PROTOCOL: &str = "wire";
+
 /// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
 /// `RUST_TEST_THREADS` says otherwise.
 const WAITING: [(&str, &str); 2] = [("ottla-broker", "ottla_broker"), ("ottla", "program")];
@@ -125,6 +128,9 @@ fn build_command(options: &Options) -> Result<Command> {
     }
     if options.quick {
         build.args(["--lib", "--bins"]);
+    }
+    if options.quick && is_whole {
+        build.args(["--test", WITHIN_PROTOCOL]);
     }
     if is_whole {
         build.args(["--workspace", "--features", FEATURES]);
@@ -301,7 +307,9 @@ mod tests {
 
     #[test]
     fn the_named_programs_exist() {
-        for (package, target) in MEASURING.iter().chain(&LONGEST).chain(&WAITING) {
+        let protocol = [("ottla-protocol", WITHIN_PROTOCOL)];
+        let named = MEASURING.iter().chain(&LONGEST).chain(&WAITING);
+        for (package, target) in named.chain(&protocol) {
             let folders =
                 ["crates", "verification"].map(|it| workspace::root().join(it).join(package));
             let folder = folders.iter().find(|it| it.exists()).expect(package);

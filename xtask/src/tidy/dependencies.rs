@@ -43,23 +43,24 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination remote"),
     ("ottla-client", "types gssapi sasl sync records protocol tls oauth"),
     ("ottla-rebalance-apply", "types protocol rebalance client"),
+    ("ottla-ports", ""),
     // config: Java's properties format.
-    ("ottla-bench", "types config records protocol client"),
+    ("ottla-bench", "types config records protocol client ports"),
     ("ottla-console", "types sasl records protocol oauth security rebalance rebalance-apply client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
     // tls: the principal of a certificate.
-    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage tls"),
-    ("ottla-testkit", "types sync config protocol net client"),
+    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage tls ports"),
+    ("ottla-testkit", "types sync config protocol net client ports"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
     ("ottla-growth", "types config records protocol log replica sasl security tiered metadata raft controller coordinator storage partition coordination remote broker client"),
     ("ottla-workspace", ""),
-    ("ottla-peers", "workspace"),
+    ("ottla-peers", "ports workspace"),
     // testkit: for networks and disks that fail on purpose, and for certificates.
     ("ottla-conformance", "types records protocol-codegen testkit workspace peers"),
     ("ottla-bench-peer", "types records testkit workspace peers"),
-    ("ottla-packaging", "workspace"),
+    ("ottla-packaging", "ports workspace"),
     ("xtask", "workspace"),
 ];
 

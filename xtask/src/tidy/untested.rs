@@ -1,5 +1,6 @@
 //! Tests that do not run, which nothing else reports: those of targets with `test = false`, which
-//! saves the build of a test program, and those of files that no module declares.
+//! saves the build of a test program, those of files that no module declares, and the examples of
+//! libraries with `doctest = false`, which saves a look for examples.
 
 use std::collections::BTreeMap;
 
@@ -40,18 +41,72 @@ pub fn check(files: &[SourceFile], metadata: &str) -> Result<Vec<Complaint>> {
             ));
         }
     }
-    for source in sources(&["lib", "test"]) {
+    for source in sources(&["lib"]) {
+        for file in files.iter().filter(|file| is_below(source, &file.path)) {
+            for line in file.text.lines().filter(|line| is_test(line)) {
+                let text = format!(
+                    "`{}`: tests of this library do not run; move them to its test program",
+                    line.trim()
+                );
+                complaints.push(Complaint::new(&file.path, text));
+            }
+        }
+    }
+    for source in sources(&["test"]) {
         let text = "its tests do not run; remove `test = false`";
         complaints.push(Complaint::new(source, text));
+    }
+    for library in of_kind(packages, "lib").filter(|it| it["doctest"] == false) {
+        let root = library["src_path"].as_str().context("src_path")?;
+        for file in files.iter().filter(|file| is_below(root, &file.path)) {
+            for line in examples(&file.text) {
+                let text = format!("`{line}`: this example does not run; remove `doctest = false`");
+                complaints.push(Complaint::new(&file.path, text));
+            }
+        }
     }
     complaints.extend(undeclared(files));
     Ok(complaints)
 }
 
+/// The targets of this kind.
+fn of_kind<'a>(packages: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    let targets = packages.iter().filter_map(|it| it["targets"].as_array());
+    targets
+        .flatten()
+        .filter(move |target| target["kind"][0] == kind)
+}
+
+/// The first lines of the examples in a file's documentation.
+fn examples(text: &str) -> Vec<&str> {
+    let lines = text.lines().map(str::trim_start);
+    let documentation = lines.filter_map(|line| {
+        line.strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+    });
+    let fences = documentation
+        .map(str::trim)
+        .filter(|line| line.starts_with("```"));
+    // Every other one ends a block.
+    let begun = fences.step_by(2);
+    begun.filter(|line| *line != "```text").collect()
+}
+
 /// Whether the line begins a test, or declares a module, which may have some.
 fn hides_tests(line: &str) -> bool {
+    declared(line.trim_start()).is_some() || is_test(line)
+}
+
+fn is_test(line: &str) -> bool {
     let line = line.trim_start();
-    declared(line).is_some() || line.starts_with("#[test") || line.starts_with("#[tokio::test")
+    line.starts_with("#[test") || line.starts_with("#[tokio::test")
+}
+
+/// Whether the file belongs to the library with this root, an absolute path.
+fn is_below(root: &str, path: &str) -> bool {
+    let folder = root.strip_suffix("lib.rs").unwrap_or(root);
+    let own = path.find("/src/").map(|at| &path[..at + "/src/".len()]);
+    own.is_some_and(|own| folder.ends_with(&format!("/{own}")))
 }
 
 /// The module that a line declares, with a file of its own.
@@ -142,14 +197,47 @@ mod tests {
     }
 
     #[test]
-    fn a_library_or_a_test_program_must_have_its_tests() {
+    fn a_library_with_tests_or_a_test_program_must_be_tested() {
         let metadata = r#"{"packages": [{"targets": [
             {"kind": ["lib"], "test": true, "src_path": "/w/a/src/lib.rs"},
             {"kind": ["lib"], "test": false, "src_path": "/w/b/src/lib.rs"},
             {"kind": ["test"], "test": false, "src_path": "/w/b/tests/c.rs"}
         ]}]}"#;
-        let found = check(&[], metadata).unwrap();
-        assert_eq!(places(&found), ["/w/b/src/lib.rs", "/w/b/tests/c.rs"]);
+        let found = |text: &str| {
+            let files = [
+                file("a/src/lib.rs", "mod x;\n#[test]\n"),
+                file("a/src/x.rs", "#[test]\n"),
+                file("b/src/lib.rs", "mod x;\nmod y;\n"),
+                file("b/src/x.rs", "mod z;\n"),
+                file("b/src/x/z.rs", text),
+                file("b/src/y.rs", text),
+                file("b/tests/c.rs", "#[test]\n"),
+            ];
+            check(&files, metadata).unwrap()
+        };
+        assert_eq!(places(&found("fn tested() {}\n")), ["/w/b/tests/c.rs"]);
+        let all = ["b/src/x/z.rs", "b/src/y.rs", "/w/b/tests/c.rs"];
+        assert_eq!(places(&found("    #[test]\n")), all);
+        assert_eq!(places(&found("#[tokio::test]\n")), all);
+    }
+
+    #[test]
+    fn an_example_of_a_library_without_examples_is_reported() {
+        let metadata = r#"{"packages": [{"targets": [
+            {"kind": ["lib"], "test": true, "doctest": true, "src_path": "/w/a/src/lib.rs"},
+            {"kind": ["lib"], "test": true, "doctest": false, "src_path": "/w/b/src/lib.rs"}
+        ]}]}"#;
+        let found = |documented: &str| {
+            let text = format!("mod x;\n//! ```text\n//! a | b\n//! ```\n{documented}");
+            let files = ["a", "b"].map(|it| file(&format!("{it}/src/lib.rs"), &text));
+            let x = ["a", "b"].map(|it| file(&format!("{it}/src/x.rs"), ""));
+            check(&[files, x].concat(), metadata).unwrap()
+        };
+        assert_eq!(found("/// Text.\nlet fence = \"```\";\n"), []);
+        for example in ["```", "```no_run", "```should_panic"] {
+            let found = found(&format!("    /// {example}\n    /// f();\n    /// ```\n"));
+            assert_eq!(places(&found), ["b/src/lib.rs"], "{example}");
+        }
     }
 
     #[test]

@@ -167,8 +167,15 @@ fn measure(
     let (mut quiet, mut meanwhile) = (Latencies::default(), Latencies::default());
     for turn in 0..options.leaves {
         std::thread::scope(|scope| {
-            let start = Instant::now();
-            let producers = scope.spawn(move || produce::run(produced, load));
+            let (begin, begun) = channel();
+            let producers = scope.spawn(move || {
+                produce::run_and_tell(produced, load, |start| {
+                    // The receiver is gone only if the member could not leave.
+                    let _ = begin.send(start);
+                })
+            });
+            // Preparing the requests takes a while. Producers that fail before they start report it below.
+            let start = begun.recv().unwrap_or_else(|_| Instant::now());
             std::thread::sleep(options.quiet);
             let (tell, told) = channel();
             let gone = "the connection of the leaving member is lost";

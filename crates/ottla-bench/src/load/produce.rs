@@ -113,6 +113,15 @@ struct Writer {
 
 /// Runs the load. Requests are prepared and connections opened before the clock starts.
 pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
+    run_and_tell(topic, options, |_| {})
+}
+
+/// Like [`run`]; `on_start` is called with the time at which the clock started.
+pub(super) fn run_and_tell(
+    topic: &Topic,
+    options: ProduceOptions,
+    on_start: impl FnOnce(Instant),
+) -> Result<Produced> {
     let leaders = topic.by_leader();
     let sizes = ValueSizes::fixed(options.shape.record_bytes);
     let values = ValueSource::random(Content::Letters, sizes, SEED, u64::MAX);
@@ -150,6 +159,7 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
         // threads have already started.
         let start = Instant::now();
         start_line.wait();
+        on_start(start);
         let mut total = Produced::default();
         for thread in threads {
             let produced = thread.join().expect("a writer does not panic")?;

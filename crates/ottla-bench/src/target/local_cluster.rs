@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ottla_ports::lease_ports;
 
 use super::TargetSpec;
 use super::kafka_artefacts::KafkaArtefacts;
@@ -103,7 +103,7 @@ impl LocalCluster {
             needs: needs.clone(),
             dir,
         };
-        let controller = free_port()?;
+        let [controller] = lease_ports()?;
         for id in 1..=needs.brokers.max(1) {
             let node = cluster.launch(id, controller)?;
             cluster.nodes.push(node);
@@ -189,7 +189,7 @@ impl LocalCluster {
     fn launch(&self, id: usize, controller: u16) -> Result<Node> {
         let dir = self.dir_of(id);
         std::fs::create_dir_all(&dir)?;
-        let port = free_port()?;
+        let [port] = lease_ports()?;
         let data = dir.join("data");
         let config = config_in(&dir);
         let text = properties(
@@ -473,23 +473,6 @@ fn properties(
     lines.join("\n") + "\n"
 }
 
-fn free_port() -> Result<u16> {
-    // Ports below the kernel's ephemeral range, so that no client connection takes one before the
-    // broker binds it.
-    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
-    const FIRST: u16 = 25_000;
-    const COUNT: u16 = 1000;
-    let start = (std::process::id() % u32::from(COUNT)) as u16;
-    for _ in 0..COUNT {
-        let step = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let port = FIRST + (start.wrapping_add(step)) % COUNT;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no port is free from {FIRST} on")
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
@@ -536,13 +519,6 @@ mod tests {
             "Exception: Invalid value; Caused by: x"
         );
         assert_eq!(reason_in(&output("", ""), config), "exit status: 1");
-    }
-
-    #[test]
-    fn free_ports_are_free_and_differ() {
-        let (first, second) = (free_port().unwrap(), free_port().unwrap());
-        assert_ne!(first, second);
-        assert!(TcpListener::bind(("127.0.0.1", first)).is_ok());
     }
 
     #[test]

@@ -278,7 +278,7 @@ async fn a_topic_that_a_client_asks_for_is_created() {
         first.topics[0].error_code, unknown,
         "as Kafka answers the first time"
     );
-    for _ in 0..200 {
+    for _ in 0..3_000 {
         let next = client.ask(12, &request).await;
         if next.topics[0].error_code == 0 {
             assert_eq!(next.topics[0].partitions.len(), 1);

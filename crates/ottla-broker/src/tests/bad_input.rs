@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::TestBroker;
 use super::client::{Client, frame};
+use super::directories::until;
 use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
 use crate::Endpoint;
 use ottla_metrics::Metric;
@@ -45,7 +46,7 @@ async fn malformed_requests_close_the_connection_and_are_counted() {
     for (count, (what, bytes)) in cases.into_iter().enumerate() {
         let mut client = broker.connect().await;
         client.stream.write_all(&bytes).await.unwrap();
-        let closed = tokio::time::timeout(Duration::from_secs(5), client.is_closed());
+        let closed = tokio::time::timeout(Duration::from_secs(60), client.is_closed());
         assert_eq!(closed.await, Ok(true), "{what}");
         let counted = broker
             .broker()
@@ -217,7 +218,7 @@ async fn connections_above_the_creation_rate_are_accepted_later() {
 
 #[tokio::test]
 async fn idle_connections_are_closed() {
-    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "200")]).await;
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "2000")]).await;
     let mut client = broker.connect().await;
     client.ask(3, &api_versions()).await;
     assert!(client.is_closed().await);
@@ -230,7 +231,7 @@ async fn idle_connections_are_closed() {
 
 #[tokio::test]
 async fn an_idle_client_that_does_not_read_is_closed() {
-    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "300")]).await;
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "2000")]).await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let large = "x".repeat(900_000);
@@ -265,6 +266,10 @@ async fn large_requests_wait_for_memory_of_other_requests() {
         beyond.stream.write_all(part).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    let available = || broker.broker().network.request_memory.available_bytes();
+    until("one of them holds memory", || available() < 100_000).await;
+    // What exceeds the budget is not counted.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let mut other = broker.connect().await;
     let sent = other.send(9, &request).await;
     let early = tokio::time::timeout(Duration::from_millis(100), other.stream.readable());
@@ -281,9 +286,12 @@ async fn large_requests_wait_for_memory_of_other_requests() {
 #[tokio::test]
 async fn a_stop_answers_parked_requests() {
     let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
-    let waiting = client.send(12, &fetch_from("orders", 0, 0)).await;
+    let mut fetch = fetch_from("orders", 0, 0);
+    fetch.max_wait_ms = i32::MAX;
+    let waiting = client.send(12, &fetch).await;
+    until("the fetch begins", || fetches_begun(&broker) == 1).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let stopped = tokio::time::timeout(Duration::from_secs(4), broker.running.stop());
+    let stopped = tokio::time::timeout(Duration::from_secs(60), broker.running.stop());
     stopped.await.expect("it does not wait for the fetch");
     client
         .receive::<ottla_protocol::messages::FetchRequest>(12, waiting)
@@ -293,13 +301,14 @@ async fn a_stop_answers_parked_requests() {
 
 #[tokio::test]
 async fn a_slow_request_is_not_idle() {
-    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "400")]).await;
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "3000")]).await;
     let mut client = broker.connect().await;
     let request = super::client::frame(3, &ApiVersionsRequest::default(), 1);
     let (first, last) = request.split_at(request.len() - 10);
     client.stream.write_all(first).await.expect("is read");
     for byte in last {
-        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        // Together twice the time.
+        tokio::time::sleep(Duration::from_millis(600)).await;
         client.stream.write_all(&[*byte]).await.expect("is read");
     }
     assert!(client.receive_frame().await.is_some());
@@ -329,7 +338,7 @@ async fn produces_much(broker: &TestBroker) -> bool {
     let mut client = broker.connect().await;
     let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(100_000)]));
     let answer = client.ask(9, &request);
-    match tokio::time::timeout(Duration::from_secs(30), answer).await {
+    match tokio::time::timeout(Duration::from_secs(60), answer).await {
         Ok(answer) => answer.responses[0].partition_responses[0].error_code == 0,
         Err(_) => false,
     }
@@ -347,8 +356,9 @@ async fn announced_but_unsent_requests_take_no_memory() {
     assert_eq!(free, 512 * 1024);
     let began = Instant::now();
     assert!(produces_much(&broker).await);
+    // A request that has to wait gets the memory of peers that have sent nothing for ten seconds.
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(9),
         "nothing to wait for"
     );
 }
@@ -361,15 +371,15 @@ async fn stalled_requests_are_closed_when_other_requests_need_memory() {
     for _ in 0..3 {
         stopped.push(begin(&broker, 100_000).await);
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(broker.broker().network.request_memory.available_bytes(), 0);
+    let available = || broker.broker().network.request_memory.available_bytes();
+    until("they hold all memory", || available() == 0).await;
     assert!(
         produces_much(&broker).await,
         "within the patience with peers that stop"
     );
     let mut closed = 0;
     for client in &mut stopped {
-        let is_closed = tokio::time::timeout(Duration::from_millis(200), client.is_closed());
+        let is_closed = tokio::time::timeout(Duration::from_secs(2), client.is_closed());
         closed += u32::from(is_closed.await == Ok(true));
     }
     assert!(closed > 0);
@@ -403,11 +413,19 @@ async fn long_polls_are_closed_when_other_requests_need_their_memory() {
     let broker = with_little_memory().await;
     let mut waiting = Vec::new();
     // The third exceeds the budget.
-    while broker.broker().network.request_memory.available_bytes() > 100_000 || waiting.len() < 3 {
+    let available = || broker.broker().network.request_memory.available_bytes();
+    while available() > 100_000 || waiting.len() < 3 {
+        let before = available();
         let mut client = broker.connect().await;
         client.send(4, &large_long_poll()).await;
         waiting.push(client);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        // Until it is read, or waits for memory.
+        for _ in 0..40 {
+            if available() < before {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         assert!(waiting.len() < 20);
     }
     for _ in 0..3 {
@@ -423,32 +441,37 @@ async fn long_polls_are_closed_when_other_requests_need_their_memory() {
     assert!(metrics.get(Metric::ConnectionsClosedForMemory) > 0);
 }
 
+/// The number of Fetch requests that the broker has begun to serve.
+fn fetches_begun(broker: &TestBroker) -> u64 {
+    let metrics = &broker.broker().context.metrics;
+    let mut apis = metrics.requests().apis();
+    let fetch = apis.find(|(key, _)| *key == ApiKey::Fetch);
+    fetch.map_or(0, |(_, fetch)| {
+        let by_version = fetch.requests_by_version();
+        by_version.iter().map(|(_, count)| count).sum()
+    })
+}
+
 /// A connection has at most one waiting request; a client that needs more must open more
 /// connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_has_one_long_poll() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
-    let metrics = &broker.broker().context.metrics;
-    let begun = || -> u64 {
-        let mut apis = metrics.requests().apis();
-        let (_, fetch) = apis.find(|(key, _)| *key == ApiKey::Fetch).unwrap();
-        fetch
-            .requests_by_version()
-            .iter()
-            .map(|(_, count)| count)
-            .sum()
-    };
+    let mut long = fetch_from("orders", 0, 0);
+    long.max_wait_ms = i32::MAX;
     let mut client = broker.connect().await;
     for _ in 0..100 {
-        client.send(12, &fetch_from("orders", 0, 0)).await;
+        client.send(12, &long).await;
     }
+    until("the first begins", || fetches_begun(&broker) > 0).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(begun(), 1);
+    assert_eq!(fetches_begun(&broker), 1);
     let mut second = broker.connect().await;
-    second.send(12, &fetch_from("orders", 0, 0)).await;
+    second.send(12, &long).await;
+    until("the other begins", || fetches_begun(&broker) > 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(begun(), 2);
+    assert_eq!(fetches_begun(&broker), 2);
     assert!(produces_much(&broker).await);
 }
 

@@ -1,6 +1,5 @@
 //! Voters are added and removed while a combined node serves its clients (KIP-853).
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use ottla_protocol::messages::add_raft_voter_request::Listener;
 use ottla_protocol::messages::{
     AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest, describe_quorum_request,
 };
+use ottla_testkit::lease_ports;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::client::Client;
@@ -116,8 +116,7 @@ async fn create(client: &mut Client, name: &'static str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_node_grows_to_several_voters_and_hands_over_leadership() {
     let data = tempfile::tempdir().expect("a directory");
-    let held = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let ports = held.map(|held| held.local_addr().expect("is bound").port());
+    let ports: [u16; 3] = lease_ports().expect("free ports");
     let node = |id, roles, quorum| Node::new(data.path(), id, roles, ports, quorum);
     let first = node(1, "broker,controller", InitialQuorum::Standalone);
     let second = node(2, "controller", InitialQuorum::None);
@@ -190,7 +189,7 @@ async fn a_single_node_grows_to_several_voters_and_hands_over_leadership() {
     let status = running.broker().node.quorum().expect("runs").status();
     assert!(!status.is_active && status.leader.is_some_and(|id| id.value() != 1));
     // The change has arrived where it is needed by now.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let heard = running.broker().metadata();
     assert!(heard.cluster.brokers().all(|broker| !broker.fenced));
     drop(heard);

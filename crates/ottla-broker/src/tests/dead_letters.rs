@@ -20,7 +20,7 @@ use super::share_groups::{
 };
 use super::{TestBroker, tiered_storage, topic_id};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ACCEPT: i8 = 1;
 const REJECT: i8 = 3;
 

@@ -15,6 +15,7 @@ use ottla_protocol::messages::{
 };
 use ottla_sasl::Mechanism;
 use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::lease_ports;
 use ottla_types::ErrorCode;
 use tokio::net::TcpStream;
 
@@ -90,7 +91,7 @@ async fn wait_for(broker: &TestBroker, is_open: bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let changed = tokio::time::timeout(Duration::from_secs(20), changed).await;
+    let changed = tokio::time::timeout(Duration::from_secs(60), changed).await;
     changed.expect("the broker follows its settings");
 }
 
@@ -139,7 +140,7 @@ async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
     assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
     wait_for(&broker, false).await;
     for unfinished in [&mut silent, &mut in_login] {
-        let closed = tokio::time::timeout(Duration::from_secs(20), unfinished.is_closed()).await;
+        let closed = tokio::time::timeout(Duration::from_secs(60), unfinished.is_closed()).await;
         assert_eq!(closed, Ok(true));
     }
     let request = ApiVersionsRequest::default();
@@ -228,8 +229,8 @@ async fn ask_over_tls(broker: &TestBroker) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_that_cannot_be_bound_is_reported_without_changes() {
     let broker = start().await;
-    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = occupied.local_addr().unwrap().port();
+    let [port] = lease_ports().unwrap();
+    let occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let listeners = with_extra(port);
     let map = map("PLAINTEXT");
     let changes = [
@@ -257,7 +258,8 @@ async fn a_port_that_cannot_be_bound_is_reported_without_changes() {
 
 /// A broker whose file has the extra listener, which is not advertised.
 async fn start_with_extra() -> TestBroker {
-    let (listeners, map) = (with_extra(0), map("PLAINTEXT"));
+    let [port] = lease_ports().unwrap();
+    let (listeners, map) = (with_extra(port), map("PLAINTEXT"));
     TestBroker::start_with(&[
         ("listeners", &listeners),
         (MAP, &map),
@@ -284,9 +286,7 @@ async fn a_removed_listener_of_the_file_does_not_count_as_open() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_listener_of_the_file_needs_no_port() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let [port] = lease_ports().unwrap();
     let listeners = with_extra(port);
     let map = map("PLAINTEXT");
     let broker = TestBroker::start_with(&[
@@ -335,7 +335,8 @@ async fn an_added_listener_is_listed_after_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_removed_and_added_at_once_moves_to_its_new_address() {
     let broker = start().await;
-    let listeners = with_extra(0);
+    let [port] = lease_ports().unwrap();
+    let listeners = with_extra(port);
     let map = map("PLAINTEXT");
     let changes = [
         ("listeners", Some(listeners.as_str())),
@@ -354,9 +355,7 @@ async fn a_listener_removed_and_added_at_once_moves_to_its_new_address() {
 /// Removes the listener and adds it at another port, before the broker looks at its listeners. Returns
 /// the port when it is open there.
 async fn move_at_once(broker: &TestBroker) -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let [port] = lease_ports().unwrap();
     let node = broker.broker();
     let config = BrokerConfig::clone(&node.config());
     let mut settings = config.dynamic_settings().clone();
@@ -369,7 +368,7 @@ async fn move_at_once(broker: &TestBroker) -> u16 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let moved = tokio::time::timeout(Duration::from_secs(20), moved).await;
+    let moved = tokio::time::timeout(Duration::from_secs(60), moved).await;
     moved.expect("it is open at its new address");
     port
 }

@@ -6,6 +6,7 @@ use ottla_controller::local_supported_features;
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, broker_registration_request,
 };
+use ottla_testkit::lease_ports;
 use ottla_types::{BrokerId, Uuid};
 use tokio::net::TcpListener;
 
@@ -20,7 +21,7 @@ const SESSION: [(&str, &str); 1] = [("broker.session.timeout.ms", "600000")];
 const WHILE: Duration = Duration::from_millis(500);
 /// The same for a process that still accepts connections.
 const LONG_WHILE: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A registered, unfenced broker, and the connection with its heartbeats.
 struct Other {
@@ -108,12 +109,18 @@ async fn until(controller: &TestBroker, fenced: bool) {
     }
 }
 
+/// A listener whose port refuses connections after it is dropped.
+async fn listen() -> (TcpListener, u16) {
+    let [port] = lease_ports().expect("a free port");
+    let listener = TcpListener::bind(("127.0.0.1", port)).await;
+    (listener.expect("a leased port"), port)
+}
+
 /// Like a process that has thousands of files to close.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_ends_slowly_is_probed_again() {
     let controller = TestBroker::start_with(&SESSION).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("is bound").port();
+    let (listener, port) = listen().await;
     let mut other = Other::register(&controller, port, 1).await;
     other.beat().await;
     drop(other);
@@ -126,8 +133,7 @@ async fn a_process_that_ends_slowly_is_probed_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_whose_process_ends_is_fenced_before_its_session_expires() {
     let controller = TestBroker::start_with(&SESSION).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("is bound").port();
+    let (listener, port) = listen().await;
     let mut other = Other::register(&controller, port, 1).await;
 
     // It lives, and opens another connection as soon as it likes.
@@ -152,7 +158,6 @@ async fn a_broker_whose_process_ends_is_fenced_before_its_session_expires() {
     drop(other);
     until_fenced(&controller).await;
     // Its next incarnation is not mistaken for a second process with its ID.
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("is bound").port();
+    let (_listener, port) = listen().await;
     Other::register(&controller, port, 2).await;
 }

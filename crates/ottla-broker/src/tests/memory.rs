@@ -13,7 +13,6 @@ use ottla_protocol::messages::{
     MetadataRequest, OffsetCommitRequest, ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
 };
 use ottla_types::ErrorCode;
-use tokio::io::AsyncReadExt;
 
 use super::TestBroker;
 use super::client::Client;
@@ -57,28 +56,20 @@ async fn clients_that_do_not_read_are_closed_when_others_need_memory() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // The same number of further clients get no response that would have to be kept, and a client
-    // that reads gets its response a little later.
+    // Further clients get no response that would have to be kept, and a client that reads gets its response
+    // when one of those that do not has been closed.
     for _ in 0..10 {
         silent.push(does_not_read(&broker).await);
     }
     let mut reads = broker.connect().await;
-    let began = Instant::now();
     let request = MetadataRequest::default();
     let answer = reads.ask(9, &request);
-    let answer = tokio::time::timeout(Duration::from_secs(30), answer).await;
+    let answer = tokio::time::timeout(Duration::from_secs(60), answer).await;
     assert_eq!(answer.expect("it is answered").brokers.len(), 1);
-    assert!(began.elapsed() > Duration::from_secs(1), "it had to wait");
     let most = unsent_bytes(&broker);
     assert!(most < 4 * bound, "{most} bytes");
-    let mut closed = 0;
-    for client in &mut silent {
-        let mut rest = Vec::new();
-        let reading = client.stream.read_to_end(&mut rest);
-        let end = tokio::time::timeout(Duration::from_millis(50), reading).await;
-        closed += u32::from(end.is_ok());
-    }
-    assert!(closed > 0);
+    let metrics = &broker.broker().context.metrics;
+    assert!(metrics.get(Metric::ConnectionsClosedForMemory) > 0);
 }
 
 /// A JoinGroup waits for the other members, for minutes if they do not come. If it held the memory
@@ -102,7 +93,7 @@ async fn a_waiting_member_does_not_hold_the_memory_of_its_request() {
         groups: vec!["g".into()],
         ..Default::default()
     };
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while other.ask(5, &describe).await.groups[0].group_state != "PreparingRebalance" {
         assert!(Instant::now() < deadline, "the member waits");
     }

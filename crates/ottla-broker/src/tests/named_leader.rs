@@ -13,7 +13,7 @@ use super::share_groups::{broker, fetching};
 use super::{TestBroker, topic_id};
 
 const OTHER: i32 = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes another broker, which does not run, the leader of the topic's partition.
 async fn elect_other(broker: &TestBroker) {

@@ -68,19 +68,19 @@ async fn a_producer_over_its_quota_is_throttled_and_muted() {
     let request = produce_to("orders", 0, 1, kilobytes(30));
     // Without a quota nothing is measured.
     assert_eq!(client.ask(9, &request).await.throttle_time_ms, 0);
-    set(&mut admin, BY_CLIENT_ID, "producer_byte_rate", 10_000.0).await;
+    set(&mut admin, BY_CLIENT_ID, "producer_byte_rate", 5_000.0).await;
     let began = Instant::now();
     let answer = client.ask(9, &request).await;
     assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
-    // Three seconds' amount.
+    // Six seconds' amount.
     let throttle_ms = answer.throttle_time_ms;
-    assert!((2_000..2_050).contains(&throttle_ms), "{throttle_ms}");
+    assert!((5_000..5_100).contains(&throttle_ms), "{throttle_ms}");
     let answered = began.elapsed();
     let text = get_path(http, "/metrics").await.1;
     waits(&mut client).await;
     let paused = began.elapsed();
-    assert!(answered < Duration::from_millis(1_500), "{answered:?}");
-    assert!(paused >= Duration::from_millis(2_000), "{paused:?}");
+    assert!(answered < Duration::from_millis(4_900), "{answered:?}");
+    assert!(paused >= Duration::from_millis(5_000), "{paused:?}");
     let labels = r#"{user="",client_id="test"}"#;
     let rate = value(&text, &format!("kafka_server_produce_byte_rate{labels}"));
     assert!((5_000.0..31_000.0).contains(&rate), "{rate}");
@@ -213,8 +213,9 @@ async fn request_time_has_its_own_quota() {
 async fn topic_changes_are_refused_until_tokens_are_available() {
     let broker = TestBroker::start_with(&[WINDOWS[1]]).await;
     let mut client = broker.connect().await;
-    set(&mut client, BY_CLIENT_ID, "controller_mutation_rate", 5.0).await;
-    // The burst is ten, and the last request may exceed it.
+    set(&mut client, BY_CLIENT_ID, "controller_mutation_rate", 2.0).await;
+    // The burst is four, and the last request may exceed it. Creating 20 partitions takes less than the
+    // eight seconds after which there are tokens again.
     let created = client.ask(7, &creation("a", 20, 1)).await;
     assert_eq!(
         (created.topics[0].error_code, created.throttle_time_ms),
@@ -227,7 +228,7 @@ async fn topic_changes_are_refused_until_tokens_are_available() {
     let message = refused.topics[0].error_message.as_deref();
     assert_eq!(message, Some("The throttling quota has been exceeded."));
     assert!(
-        (1..=2_000).contains(&refused.throttle_time_ms),
+        (1..=8_000).contains(&refused.throttle_time_ms),
         "{refused:?}"
     );
     waits(&mut client).await;
@@ -278,17 +279,18 @@ async fn topic_changes_are_refused_until_tokens_are_available() {
 
 #[tokio::test]
 async fn an_address_above_its_connection_rate_is_rejected() {
-    let broker = TestBroker::start_with(&[WINDOWS[0]]).await;
+    let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     set(
         &mut client,
         &[("ip", Some("127.0.0.1"))],
         "connection_creation_rate",
-        3.0,
+        1.0,
     )
     .await;
     let mut open = Vec::new();
-    for _ in 0..3 {
+    // In ten seconds.
+    for _ in 0..10 {
         let mut let_in = broker.connect().await;
         let_in.ask(3, &ApiVersionsRequest::default()).await;
         open.push(let_in);

@@ -35,7 +35,7 @@ use ottla_coordination::groups::OFFSETS_TOPIC;
 use ottla_metrics::Metric;
 
 const TOPIC: &str = "orders";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Brokers 1, 2, … that know each other.
 struct Cluster {
@@ -70,7 +70,8 @@ impl Member {
             ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
             ("log.dirs", &*dir),
             ("broker.session.timeout.ms", "600000"),
-            ("replica.lag.time.max.ms", "1500"),
+            // A busy machine may stand still for a second and more.
+            ("replica.lag.time.max.ms", "5000"),
             ("replica.fetch.wait.max.ms", "200"),
             ("replica.fetch.backoff.ms", "100"),
         ] {
@@ -391,7 +392,11 @@ fn code(response: &PartitionProduceResponse) -> ErrorCode {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_replicas_hold_the_same_batches() {
-    let cluster = Cluster::start(3, &[]).await;
+    let settings = [
+        ("replica.fetch.wait.max.ms", "2000"),
+        ("replica.lag.time.max.ms", "60000"),
+    ];
+    let cluster = Cluster::start(3, &settings).await;
     cluster
         .create_topic(
             &[1, 2, 3],
@@ -417,9 +422,9 @@ async fn three_replicas_hold_the_same_batches() {
         }
     }
     // Followers wait for appends at the leader. If they were not woken, each would take
-    // `replica.fetch.wait.max.ms`.
+    // `replica.fetch.wait.max.ms`, and all of them two minutes.
     assert!(
-        began.elapsed() < Duration::from_secs(8),
+        began.elapsed() < Duration::from_secs(60),
         "{:?}",
         began.elapsed()
     );
@@ -430,8 +435,8 @@ async fn three_replicas_hold_the_same_batches() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() {
     let settings = [
-        ("replica.fetch.wait.max.ms", "10000"),
-        ("replica.lag.time.max.ms", "30000"),
+        ("replica.fetch.wait.max.ms", "25000"),
+        ("replica.lag.time.max.ms", "60000"),
     ];
     let cluster = Cluster::start(3, &settings).await;
     cluster.create_topic(&[1, 2, 3], &[]).await;
@@ -439,13 +444,12 @@ async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() 
     // The followers wait at broker 1 for later records, and are assigned another partition.
     let mut client = cluster.connect(1).await;
     cluster.create("others", &[1, 2, 3], &[]).await;
-    let began = Instant::now();
+    // The request times out before the fetches do.
     let request = produce_to("others", 0, -1, batch(&["b"]));
+    assert!(request.timeout_ms < 25_000);
     let response = client.ask(9, &request).await;
     let answer = &response.responses[0].partition_responses[0];
     assert_eq!(code(answer), ErrorCode::None);
-    let took = began.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -556,7 +560,9 @@ async fn a_deposed_leader_refuses_its_parked_appends_and_fetches() {
     assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
     cluster.until_the_same(&[1, 2]).await;
     let mut client = cluster.connect(1).await;
-    let waiting = client.send(10, &fetch_from(TOPIC, 0, 1)).await;
+    let mut long = fetch_from(TOPIC, 0, 1);
+    long.max_wait_ms = 120_000;
+    let waiting = client.send(10, &long).await;
     // Broker 2 leads and does not fetch any more; broker 1 still waits for it.
     cluster.write_to(2, Cluster::election(2, &[2])).await;
     let (appended, ()) = tokio::join!(cluster.produce(1, -1, &["lost"]), async {
@@ -570,7 +576,7 @@ async fn a_deposed_leader_refuses_its_parked_appends_and_fetches() {
         .await;
     let answer = &told.responses[0].partitions[0];
     assert_eq!(answer.error_code, ErrorCode::NotLeaderOrFollower.code());
-    assert!(began.elapsed() < Duration::from_secs(5), "it was woken");
+    assert!(began.elapsed() < Duration::from_secs(60), "it was woken");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -604,7 +610,7 @@ async fn a_replica_below_the_start_of_the_leader_log_restarts_there() {
 
 async fn delete_records(cluster: &Cluster, at: i32, offset: i64) -> (i64, ErrorCode) {
     let request = DeleteRecordsRequest {
-        timeout_ms: 3_000,
+        timeout_ms: 8_000,
         topics: vec![DeleteRecordsTopic {
             name: TOPIC.into(),
             partitions: vec![DeleteRecordsPartition {
@@ -641,7 +647,7 @@ async fn records_are_deleted_when_all_live_replicas_have_deleted_them() {
     let began = Instant::now();
     let late = delete_records(&cluster, 1, 3).await;
     assert_eq!(late, (2, ErrorCode::RequestTimedOut));
-    assert!(began.elapsed() >= Duration::from_secs(3));
+    assert!(began.elapsed() >= Duration::from_secs(8));
     cluster.fence(1, 2).await;
     assert_eq!(delete_records(&cluster, 1, 3).await, (3, ErrorCode::None));
 }

@@ -113,7 +113,7 @@ async fn cached_of_written(
         }
         let size = broker.partition("orders", 0).reader().size() as usize;
         let cached = cached_bytes(&dir);
-        let is_over = started.elapsed() > Duration::from_secs(10);
+        let is_over = started.elapsed() > Duration::from_secs(60);
         if !is_dropped || cached < size / 2 || is_over {
             return (cached, size);
         }

@@ -194,7 +194,7 @@ async fn connection_limits_change_at_runtime_and_survive_a_restart() {
             );
             // A name is resolved, and an earlier connection ends, after the response.
             let mut found = is_let_in(&running).await;
-            for _ in 0..20 {
+            for _ in 0..60 {
                 if found == expected {
                     break;
                 }

@@ -331,8 +331,8 @@ async fn intervals_of_the_checkpoints() {
             ];
             settings.push((setting, value));
             let broker = TestBroker::start_with(&settings).await;
-            // The checkpoints of the start are complete.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // The checkpoints of the start are complete, also on a busy machine.
+            tokio::time::sleep(Duration::from_secs(1)).await;
             broker.create_topic("orders", 1, &[]).await;
             let mut client = broker.connect().await;
             client
@@ -354,7 +354,7 @@ async fn intervals_of_the_checkpoints() {
             client.ask(2, &delete).await;
             let path = broker.data.path().join(file);
             let mut is_written = false;
-            for _ in 0..if expected { 500 } else { 20 } {
+            for _ in 0..if expected { 3_000 } else { 20 } {
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
                 is_written |= text.contains("orders 0 ");
                 if is_written {

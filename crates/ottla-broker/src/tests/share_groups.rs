@@ -39,7 +39,7 @@ use super::client::Client;
 use super::produce_and_fetch::{batch, produce_to};
 use super::{TestBroker, metrics, topic_id};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ACCEPT: i8 = 1;
 const RELEASE: i8 = 2;
 const RENEW: i8 = 4;
@@ -359,7 +359,9 @@ async fn acquisition_locks_expire_and_are_renewed() {
         ErrorCode::None
     );
     let mut other = broker.connect().await;
-    let freed = fetch(&mut other, &fetching("m2", 0, &[])).await;
+    let mut patient = fetching("m2", 0, &[]);
+    patient.max_wait_ms = 30_000;
+    let freed = fetch(&mut other, &patient).await;
     assert_eq!(acquired(&freed), [(0, 0, 2)]);
     assert!(begun.elapsed() >= Duration::from_millis(5990));
     assert_eq!(
@@ -771,7 +773,8 @@ async fn groups_are_described_and_deleted_concurrently() {
         );
     }
     assert_eq!(deleted.results.len(), groups.len());
-    assert!(took < Duration::from_secs(12), "{took:?}");
+    // One after the other, they would take 30 s.
+    assert!(took < Duration::from_secs(25), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -78,7 +78,7 @@ async fn heartbeat_until(
     epoch: &mut i32,
     is_wished: impl Fn(&StreamsGroupHeartbeatResponse) -> bool,
 ) -> StreamsGroupHeartbeatResponse {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let reply = client.ask(0, &alive("m1", *epoch)).await;
         assert_eq!(error(reply.error_code), ErrorCode::None);

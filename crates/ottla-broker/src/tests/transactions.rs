@@ -39,7 +39,7 @@ const LOG: &str = "__transaction_state";
 /// The newest API versions of the protocol in which a transaction does not increment the epoch.
 const OLD_PRODUCE: i16 = 11;
 const OLD_END: i16 = 4;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Producer {
@@ -583,7 +583,8 @@ async fn a_transaction_is_aborted_at_its_timeout() {
         "20",
     )];
     let (_broker, mut client) = broker(&settings).await;
-    let producer = init(&mut client, 100).await;
+    // Long enough for the record to be written.
+    let producer = init(&mut client, 5_000).await;
     produce(&mut client, producer, 0, 0, "a", 12).await;
     state_until(&mut client, "CompleteAbort").await;
     assert!(read(&mut client, 0, 1).await.is_empty());
@@ -636,7 +637,7 @@ async fn a_coordinator_completes_transactions_from_its_log() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactional_ids_are_listed_and_expire() {
     let settings = [
-        ("transactional.id.expiration.ms", "300"),
+        ("transactional.id.expiration.ms", "5000"),
         (
             "transaction.remove.expired.transaction.cleanup.interval.ms",
             "20",

@@ -117,7 +117,11 @@ fn refused(client: &Client, error: ErrorCode, leader_id: i32, leader_epoch: i32)
 /// Otherwise it waits for `retry.backoff.ms`, and for the metadata to be asked for (KIP-951).
 #[tokio::test]
 async fn a_partition_is_fetched_at_once_from_the_leader_that_its_refusal_names() {
-    let client = Client::unconnected(ClientConfig::new("127.0.0.1:1").expect("an address"));
+    let client = Client::unconnected(ClientConfig {
+        // Far longer than a busy machine takes for what does not wait.
+        retry_backoff: Duration::from_secs(6),
+        ..ClientConfig::new("127.0.0.1:1").expect("an address")
+    });
     let address = || client.metadata().leader("t", 0).map(BrokerNode::address);
     let soon = client.config().retry_backoff / 2;
     let mut consumer = Consumer::new(client.clone(), ConsumerConfig::default());

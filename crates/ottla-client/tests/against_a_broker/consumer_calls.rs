@@ -187,6 +187,9 @@ async fn a_pattern_follows_created_and_deleted_topics() {
     consumer.close().await.expect("left");
 }
 
+/// A poll takes longer than this if nothing wakes it.
+const SOON: Duration = Duration::from_secs(60);
+
 /// The duration and the error of a poll that is woken up after some milliseconds.
 async fn poll_and_wake(consumer: &mut Consumer, after: Duration) -> (Duration, ClientError) {
     let waker = consumer.waker();
@@ -195,14 +198,13 @@ async fn poll_and_wake(consumer: &mut Consumer, after: Duration) -> (Duration, C
         waker.wake_up();
     });
     let began = Instant::now();
-    let polled = consumer.poll(Duration::from_secs(30)).await;
+    let polled = consumer.poll(Duration::from_secs(120)).await;
     thread.join().expect("it wakes and ends");
     (began.elapsed(), polled.expect_err("nothing to read"))
 }
 
 #[tokio::test]
 async fn a_waiting_consumer_is_woken() {
-    const SOON: Duration = Duration::from_secs(15);
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 1).await;
     let mut consumer = Consumer::new(
@@ -217,7 +219,7 @@ async fn a_waiting_consumer_is_woken() {
     }
     // A wakeup before a poll ends the next poll that would wait, and only that one.
     consumer.waker().wake_up();
-    let polled = consumer.poll(Duration::from_secs(30)).await;
+    let polled = consumer.poll(Duration::from_secs(120)).await;
     assert!(matches!(polled, Err(ClientError::WokenUp)));
     let none = consumer.poll(Duration::from_millis(200)).await;
     assert!(none.expect("polled").is_empty());
@@ -248,7 +250,7 @@ async fn a_consumer_that_waits_for_other_members_is_woken() {
     }
     let (took, error) = poll_and_wake(&mut second, Duration::from_millis(500)).await;
     assert!(matches!(error, ClientError::WokenUp), "{error}");
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < SOON, "{took:?}");
     // Joining continues.
     while second.assignment().len() != 1 {
         assert!(Instant::now() < deadline, "{:?}", second.assignment());
@@ -269,7 +271,7 @@ async fn empty_partitions_do_not_delay_records_of_others() {
     let topic = cluster.topic("t", 6).await;
     let own = ConsumerConfig {
         offset_reset: OffsetReset::Earliest,
-        fetch_max_wait: Duration::from_secs(5),
+        fetch_max_wait: Duration::from_secs(15),
         ..ConsumerConfig::default()
     };
     let mut consumer = Consumer::new(cluster.admin.client().clone(), own);
@@ -287,6 +289,7 @@ async fn empty_partitions_do_not_delay_records_of_others() {
         let records = read(&mut consumer, 1).await;
         assert_eq!(records.len(), 1);
     }
+    // Less than one fetch that waits.
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(14), "{took:?}");
 }

@@ -2,13 +2,14 @@
 //! starts and passes in the environment. Without one, only errors before the connection are tested.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_client::admin::{NewScramCredential, NewTopic};
 use ottla_client::{
     Admin, Client, ClientConfig, ClientError, Producer, RecordRef, ScramMechanism, properties,
 };
 
+const PATIENCE: Duration = Duration::from_secs(60);
 const MODULES: &str = "org.apache.kafka.common.security";
 
 /// The address of a listener, by its name.
@@ -35,6 +36,33 @@ async fn produce(settings: &BTreeMap<String, String>) -> Result<(), ClientError>
     delivery.wait().await.map(drop)
 }
 
+/// Returns when the topic can be written to. Both tests need it, and one of them creates it.
+async fn create_topic(bootstrap: &str) -> Admin {
+    let config = ClientConfig::new(bootstrap).unwrap();
+    let admin = Admin::new(Client::connect(config).await.unwrap());
+    let topic = NewTopic {
+        name: "secured".into(),
+        partitions: Some(1),
+        ..NewTopic::default()
+    };
+    admin
+        .create_topics(&[topic], false)
+        .await
+        .expect("an answer");
+    let settings = settings(bootstrap, &[]);
+    eventually("the topic", async || produce(&settings).await).await;
+    admin
+}
+
+/// A broker applies changes after it has answered.
+async fn eventually(what: &str, attempt: impl AsyncFn() -> Result<(), ClientError>) {
+    let began = Instant::now();
+    while let Err(error) = attempt().await {
+        assert!(began.elapsed() < PATIENCE, "{what}: {error}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 fn login(module: &str, user: &str, password: &str) -> String {
     format!("{MODULES}.{module} required username=\"{user}\" password=\"{password}\";")
 }
@@ -46,11 +74,7 @@ async fn every_mechanism_logs_in_over_both_protocols() {
         assert!(refused.is_err(), "there is no mechanism");
         return;
     };
-    let admin = Admin::new(
-        Client::connect(ClientConfig::new(&plain).unwrap())
-            .await
-            .unwrap(),
-    );
+    let admin = create_topic(&plain).await;
     let credential = |mechanism| NewScramCredential {
         mechanism,
         iterations: 4096,
@@ -62,17 +86,6 @@ async fn every_mechanism_logs_in_over_both_protocols() {
         let altered = admin.alter_scram_credentials("bob", &upsert, &[]).await;
         altered.expect("an answer");
     }
-    let topic = NewTopic {
-        name: "secured".into(),
-        partitions: Some(1),
-        ..NewTopic::default()
-    };
-    // The other test may have created it.
-    admin
-        .create_topics(&[topic], false)
-        .await
-        .expect("an answer");
-    tokio::time::sleep(Duration::from_secs(1)).await;
     let truststore = listener("TRUSTSTORE");
     let mut listeners = vec![("SASL_PLAINTEXT", sasl)];
     listeners.extend(listener("SASL_SSL").map(|address| ("SASL_SSL", address)));
@@ -105,9 +118,8 @@ async fn every_mechanism_logs_in_over_both_protocols() {
                 }
                 produce(&settings(address, &given)).await
             };
-            try_with(password)
-                .await
-                .unwrap_or_else(|error| panic!("{protocol} {mechanism}: {error}"));
+            let what = format!("{protocol} {mechanism}");
+            eventually(&what, async || try_with(password).await).await;
             let refused = try_with("wrong").await.expect_err("refused").to_string();
             assert!(refused.contains("SASL_AUTHENTICATION_FAILED"), "{refused}");
         }
@@ -116,7 +128,12 @@ async fn every_mechanism_logs_in_over_both_protocols() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untrusted_broker_is_refused() {
-    let (Some(ssl), Some(truststore)) = (listener("SSL"), listener("TRUSTSTORE")) else {
+    let of_a_broker = (
+        listener("BOOTSTRAP"),
+        listener("SSL"),
+        listener("TRUSTSTORE"),
+    );
+    let (Some(plain), Some(ssl), Some(truststore)) = of_a_broker else {
         let given = [("security.protocol", "SSL"), ("ssl.truststore.type", "BKS")];
         let given = settings("a:1", &given);
         let refused = properties::producer(&given)
@@ -128,6 +145,7 @@ async fn an_untrusted_broker_is_refused() {
         );
         return;
     };
+    create_topic(&plain).await;
     let trusted = [
         ("security.protocol", "SSL"),
         ("ssl.truststore.type", "PEM"),

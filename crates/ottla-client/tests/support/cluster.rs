@@ -101,9 +101,9 @@ pub fn record(topic: &str, key: &str, value: &str) -> ProducerRecord {
     }
 }
 
-/// Polls until this many records have arrived, or half a minute is over.
+/// Polls until this many records have arrived, or a minute is over.
 pub async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut records = Vec::new();
     while records.len() < count && Instant::now() < deadline {
         records.extend(

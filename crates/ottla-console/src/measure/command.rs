@@ -233,7 +233,7 @@ mod tests {
             if let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG).unwrap() {
                 break status;
             }
-            assert!(began.elapsed() < Duration::from_secs(20), "it runs on");
+            assert!(began.elapsed() < Duration::from_secs(60), "it runs on");
             std::thread::sleep(Duration::from_millis(20));
         };
         assert_eq!(status.exit_status(), Some(130));

@@ -333,7 +333,7 @@ mod tests {
     async fn until(run: &Run, holds: impl FnMut(&Moment) -> bool) -> Moment {
         let mut moments = run.moments();
         let waiting = moments.wait_for(holds);
-        let moment = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let moment = tokio::time::timeout(Duration::from_secs(60), waiting).await;
         moment.expect("the run reaches this state").unwrap().clone()
     }
 

@@ -311,9 +311,8 @@ async fn a_schema_that_breaks_its_parser_is_not_read_for_each_record() {
 
 #[tokio::test]
 async fn a_registry_that_is_away_is_a_reason() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", free.local_addr().unwrap());
-    drop(free);
+    let [port] = ottla_testkit::lease_ports().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
     let config = RegistryConfig::new(&url, &BTreeMap::new()).unwrap();
     let registry = Registry::new(config, Budget::default());
     let reason = value(&registry, &framed(7, b"")).await.outcome.unwrap_err();

@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_reads_nothing_is_left() {
         let (near, mut far) = tokio::io::duplex(8);
-        let mut watched = Watched::new(near, Duration::from_millis(50));
+        let mut watched = Watched::new(near, Duration::from_secs(2));
         let reading = tokio::spawn(async move {
             let mut bytes = [0; 24];
             far.read_exact(&mut bytes).await.unwrap();

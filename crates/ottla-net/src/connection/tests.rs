@@ -30,7 +30,7 @@ const PRODUCE_VERSION: i16 = 9;
 const HEARTBEAT_VERSION: i16 = 4;
 /// How late a request other than Produce is answered.
 const LATE: Duration = Duration::from_millis(30);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Answers each request, without looking at it.
 #[derive(Default)]

@@ -108,6 +108,7 @@ mod tests {
             let mut properties = single_node_properties("data", "127.0.0.1:0", "127.0.0.1:0");
             properties.set("log.cleaner.io.max.bytes.per.second", bytes_per_second);
             let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+            let started = ottla_sync::time::now();
             let cleaner = LogCleaner::default();
             let claim = cleaner.take(&TopicPartition::new("orders", 0)).unwrap();
             let pace = Pace {
@@ -117,14 +118,10 @@ mod tests {
                 space: Default::default(),
             };
             ottla_sync::thread::sleep(super::CHECK_INTERVAL + Duration::from_millis(10));
-            let started = ottla_sync::time::now();
-            // The bytes of 0.6 seconds at 10,000 bytes a second, of which at least 0.3 have passed.
-            pace.on_io(6_000).unwrap();
-            let waited = started.elapsed();
-            match is_slow {
-                true => assert!(waited > Duration::from_millis(100), "{waited:?}"),
-                false => assert!(waited < Duration::from_millis(100), "{waited:?}"),
-            }
+            // The bytes of three seconds at 10,000 bytes a second.
+            pace.on_io(30_000).unwrap();
+            let took = started.elapsed();
+            assert_eq!(took >= Duration::from_secs(3), is_slow, "{took:?}");
         }
     }
 

@@ -135,7 +135,7 @@ mod tests {
             }
             ottla_sync::time::sleep(Duration::from_millis(100)).await;
             for share in [&well.jobs, &well.reads, &well.appends] {
-                let ran = ottla_sync::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
+                let ran = ottla_sync::time::timeout(Duration::from_secs(60), share.run(|| 7)).await;
                 assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
             }
             // The waiting work runs when the disk is back.

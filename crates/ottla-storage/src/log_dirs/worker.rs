@@ -162,7 +162,8 @@ mod tests {
     fn tasks_run_when_they_are_due() {
         let worker = Worker::start("test");
         let (sender, receiver) = mpsc::channel();
-        for (delay_ms, name) in [(40, "late"), (0, "first"), (0, "second"), (10, "soon")] {
+        // The first is due after the last also if submitting them takes long.
+        for (delay_ms, name) in [(3_000, "late"), (0, "first"), (0, "second"), (10, "soon")] {
             let sender = sender.clone();
             worker.submit(Duration::from_millis(delay_ms), move || {
                 sender.send(name).unwrap();

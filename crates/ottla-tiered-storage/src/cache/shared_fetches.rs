@@ -165,10 +165,22 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    const SLOW: Duration = Duration::from_millis(300);
+
+    async fn until(what: &str, is_so: impl Fn() -> bool) {
+        let waiting = async {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        assert!(waited.is_ok(), "{what}");
+    }
+
     fn slow(counter: &Arc<AtomicU64>) -> BoxFuture<'static, Result<u64, RemoteStorageError>> {
         let counter = counter.clone();
         async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(SLOW).await;
             Ok(counter.fetch_add(1, Ordering::Relaxed))
         }
         .boxed()
@@ -192,6 +204,7 @@ mod tests {
         let fetches = SharedFetches::<&str, u64>::new();
         let kept = KeptFetches::new(1);
         let counter = Arc::new(AtomicU64::new(0));
+        let completed = || counter.load(Ordering::Relaxed);
         let ask = |key| {
             let fetch = fetches.find_or_start(&key, || None::<()>, || slow(&counter));
             let fetch = fetch.unwrap_err();
@@ -200,11 +213,12 @@ mod tests {
         ask("a");
         // One too many: it ends with its callers.
         ask("b");
-        tokio::time::sleep(Duration::from_millis(60)).await;
-        assert_eq!(counter.load(Ordering::Relaxed), 1);
+        until("it completes", || completed() > 0).await;
+        tokio::time::sleep(SLOW).await;
+        assert_eq!(completed(), 1);
+        until("its place is free", || kept.kept.lock().is_empty()).await;
         ask("b");
-        tokio::time::sleep(Duration::from_millis(60)).await;
-        assert_eq!(counter.load(Ordering::Relaxed), 2);
+        until("the other completes", || completed() == 2).await;
     }
 
     #[tokio::test]
@@ -217,9 +231,8 @@ mod tests {
         let hang = || futures_util::future::pending::<Result<u64, RemoteStorageError>>().boxed();
         let fetch = fetches.find_or_start(&"a", || None::<()>, hang);
         kept.keep(&"a", &fetch.unwrap_err());
-        tokio::time::sleep(Duration::from_millis(60)).await;
-        assert!(!fetches.is_running(&"a"), "the next caller tries again");
-        assert!(kept.kept.lock().is_empty());
+        until("the next caller tries again", || !fetches.is_running(&"a")).await;
+        until("its place is free", || kept.kept.lock().is_empty()).await;
     }
 
     #[tokio::test]
@@ -234,7 +247,7 @@ mod tests {
         assert!(started.is_err() && fetches.is_running(&"k"));
         drop(other);
         assert!(!fetches.is_running(&"k"));
-        tokio::time::sleep(Duration::from_millis(40)).await;
+        tokio::time::sleep(2 * SLOW).await;
         assert_eq!(counter.load(Ordering::Relaxed), 0);
         // And the next one starts anew.
         let again = fetches.find_or_start(&"k", || None::<()>, || slow(&counter));

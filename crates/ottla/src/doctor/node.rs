@@ -343,8 +343,9 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_a_problem_unless_the_node_itself_uses_it() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let listener = listener("127.0.0.1", taken.local_addr().unwrap().port());
+        let [number] = ottla_testkit::lease_ports().unwrap();
+        let taken = TcpListener::bind(("127.0.0.1", number)).unwrap();
+        let listener = listener("127.0.0.1", number);
         assert_eq!(port(&listener, false).level, Level::Problem);
         assert_eq!(port(&listener, true).level, Level::Good);
         drop(taken);

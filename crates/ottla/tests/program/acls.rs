@@ -114,7 +114,7 @@ fn rules_that_decide_nothing_are_found_in_the_audit_file() {
     with_status(0, &broker, add);
     let unused = format!("unused --audit-file {file}");
     let is_written = || std::fs::read_to_string(&file).is_ok_and(|it| it.contains("CreateAcls"));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !is_written() {
         assert!(Instant::now() < deadline, "nothing is in the file");
         std::thread::sleep(Duration::from_millis(50));

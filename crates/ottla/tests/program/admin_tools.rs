@@ -203,7 +203,7 @@ fn records_are_deleted_and_leaders_elected() {
     assert!(broken.err.contains("not a valid JSON") && broken.err.contains(&path));
 
     let config = folder.path().join("client.properties");
-    std::fs::write(&config, "default.api.timeout.ms=1500\n").expect("the file");
+    std::fs::write(&config, "default.api.timeout.ms=5000\n").expect("the file");
     let config = config.display().to_string();
     let of_no_topic = r#"{"partitions":[{"topic":"nowhere","partition":0,"offset":1}]}"#;
     std::fs::write(&file, of_no_topic).expect("the file");
@@ -211,7 +211,7 @@ fn records_are_deleted_and_leaders_elected() {
     let unknown = on(&broker, "delete-records", &flags);
     assert_eq!(
         unknown.err,
-        "WARN topic nowhere does not exist; waiting for it for up to 1500 ms\n"
+        "WARN topic nowhere does not exist; waiting for it for up to 5000 ms\n"
     );
     let why = "UnknownTopicOrPartitionException: topic nowhere does not exist";
     assert!(unknown.out.contains(why), "{}", unknown.out);

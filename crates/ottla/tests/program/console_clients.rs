@@ -180,7 +180,7 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     let servers = broker.bootstrap();
     let arguments = words(
         "console-producer --topic orders --request-timeout-ms 1000 --timeout 10 \
-         --command-property delivery.timeout.ms=2000",
+         --command-property delivery.timeout.ms=10000",
     );
     let mut producer = Running::start(&servers, &arguments);
     producer.write("one\n");
@@ -212,7 +212,8 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     broker.kill();
     waiting.until("lost: ");
     waiting.write("five\n");
-    std::thread::sleep(Duration::from_millis(200));
+    // Nothing is printed when the tool has read the line.
+    std::thread::sleep(Duration::from_secs(3));
     waiting.signal(Signal::INT);
     waiting.until("1 record is still to be sent; a second Ctrl-C discards it.");
     waiting.signal(Signal::INT);
@@ -277,7 +278,7 @@ fn a_consumer_commits_no_records_that_it_could_not_write() {
     produce(&broker, "one\ntwo\nthree\n");
     read_into_a_full_device(&broker, "console-consumer", &["--from-beginning"]);
     let again = "console-consumer --bootstrap-server {bootstrap} --topic orders --group g --from-beginning \
-                 --max-messages 3 --timeout-ms 10000";
+                 --max-messages 3 --timeout-ms 30000";
     assert_eq!(broker.tool(&words(again)), "one\ntwo\nthree\n");
 }
 
@@ -299,7 +300,8 @@ fn a_share_consumer_acknowledges_no_records_that_it_could_not_write() {
 fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
     let broker = broker();
     let servers = broker.bootstrap();
-    let read = words("console-consumer --topic ordres --timeout-ms 500");
+    // Long enough to ask for the topic.
+    let read = words("console-consumer --topic ordres --timeout-ms 4000");
     let mut consumer = Running::start(
         &servers,
         &[
@@ -313,7 +315,7 @@ fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
     assert_eq!(
         consumer.err(),
         "WARN topic ordres does not exist; did you mean orders? Waiting for it.\n\
-         No record arrived for 500 ms (--timeout-ms); stopping.\nProcessed a total of 0 messages\n"
+         No record arrived for 4000 ms (--timeout-ms); stopping.\nProcessed a total of 0 messages\n"
     );
     let mut consumer = Running::start(&servers, &read);
     assert!(consumer.ended().success(), "{}", consumer.err());

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use ottla_testkit::ottla_binary;
 
 const FILE: &str = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n\
-    listeners=PLAINTEXT://127.0.0.1:28390,CONTROLLER://127.0.0.1:28391\n\
-    controller.quorum.voters=1@127.0.0.1:28391\n";
+    listeners=PLAINTEXT://127.0.0.1:8390,CONTROLLER://127.0.0.1:8391\n\
+    controller.quorum.voters=1@127.0.0.1:8391\n";
 
 struct Node {
     dir: tempfile::TempDir,
@@ -125,8 +125,8 @@ fn a_damaged_file_of_a_log_is_a_problem() {
 fn a_missing_kerberos_key_is_found() {
     let settings = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
                     EXTRA:SASL_PLAINTEXT\n\
-                    listeners=PLAINTEXT://127.0.0.1:28390,CONTROLLER://127.0.0.1:28391,\
-                    EXTRA://127.0.0.1:28392\n\
+                    listeners=PLAINTEXT://127.0.0.1:8390,CONTROLLER://127.0.0.1:8391,\
+                    EXTRA://127.0.0.1:8392\n\
                     listener.name.extra.sasl.enabled.mechanisms=GSSAPI\n\
                     sasl.kerberos.service.name=kafka\n\
                     listener.name.extra.gssapi.sasl.jaas.config=\
@@ -151,7 +151,7 @@ fn the_doctor_names_all_that_the_start_would_refuse() {
     let node = Node::new("");
     let file = node.file();
     let file = file.to_str().expect("a path");
-    let voters = "controller.quorum.voters=2@127.0.0.1:28391";
+    let voters = "controller.quorum.voters=2@127.0.0.1:8391";
     let overrides = ["--override", "node.id=2", "--override", voters];
     let foreign = run(&[&["doctor", file][..], &overrides].concat());
     assert_eq!(foreign.status.code(), Some(1), "{foreign:?}");

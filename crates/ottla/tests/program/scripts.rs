@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{ottla_binary, words};
+use ottla_testkit::{lease_ports, ottla_binary, words};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -189,9 +189,7 @@ fn container(folder: &Path, id: &str, port: u16) -> Child {
 #[test]
 fn a_container_starts_with_the_environment_of_the_kafka_image() {
     let folder = tempfile::tempdir().expect("a folder");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let [port] = lease_ports().expect("a free port");
     let (id, mounted) = (node_id(2), folder.path().join("mounted"));
     std::fs::create_dir(&mounted).expect("a directory");
     std::fs::write(

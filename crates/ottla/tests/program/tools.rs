@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, lease_ports, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
@@ -147,12 +147,12 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
         .property("group.initial.rebalance.delay.ms", "20000")
         .property("offsets.topic.num.partitions", "1")
         .start();
-    let read = "console-consumer --topic new --partition 0 --timeout-ms 500";
+    let read = "console-consumer --topic new --partition 0 --timeout-ms 4000";
     assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
     assert_eq!(run_on(&broker, "topics --list", "").lines(), ["new"]);
 
     // The timeout expires while the coordinator still waits for other members.
-    let read = "console-consumer --topic new --group g --timeout-ms 1500";
+    let read = "console-consumer --topic new --group g --timeout-ms 4000";
     assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
     let members = "consumer-groups --describe --group g --members";
     let members = run_on(&broker, members, "");
@@ -173,7 +173,7 @@ fn committed_offsets_are_printed_by_their_formatter() {
     let shown = run_on(
         &broker,
         "console-consumer --topic __consumer_offsets --from-beginning \
-             --timeout-ms 2000 \
+             --timeout-ms 10000 \
              --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
         "",
     );
@@ -474,12 +474,10 @@ fn a_tool_whose_output_is_closed_ends_quietly() {
 
 #[test]
 fn an_address_without_a_broker_is_reported_at_once() {
-    // A port that was free a moment ago.
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("an address").to_string();
-    drop(socket);
+    let [port] = lease_ports().expect("a free port");
+    let address = format!("127.0.0.1:{port}");
     let produce =
-        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 1000");
+        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 3000");
     let ran = ToolOutput::of(&words(&produce), "x\n");
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);

@@ -341,7 +341,7 @@ mod tests {
             std::fs::create_dir(&folder)?;
             std::fs::write(folder.join("1.log"), "")?;
             std::fs::write(folder.join("2.log.deleted"), "")?;
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_secs(2));
             Ok(())
         })
         .unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use ottla_peers::free_port_pair;
+use ottla_testkit::lease_ports;
 use ottla_workspace::{process, toolchain};
 
 const PASSWORD: &str = "keystore-secret";
@@ -24,11 +24,12 @@ pub struct Listeners {
 impl Listeners {
     /// Finds free ports and creates a certificate.
     pub fn prepare(port: u16, dir: &Path) -> Result<Listeners> {
+        let [sasl, ssl, sasl_ssl] = lease_ports()?;
         let listeners = Listeners {
             port,
-            sasl: free_port_pair()?,
-            ssl: free_port_pair()?,
-            sasl_ssl: free_port_pair()?,
+            sasl,
+            ssl,
+            sasl_ssl,
             keystore: dir.join("keystore.p12"),
             certificate: dir.join("certificate.pem"),
         };

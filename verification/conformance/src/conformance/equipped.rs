@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::{Side, start_with};
-use ottla_peers::{InstalledPeer, free_port_pair};
+use ottla_peers::InstalledPeer;
+use ottla_testkit::lease_ports;
 
 pub fn start(peer: &InstalledPeer, label: &str, out: &Path, reporter: &Path) -> Result<Side> {
     let dir = out.join(format!("equipped-{label}"));
@@ -16,7 +17,7 @@ pub fn start(peer: &InstalledPeer, label: &str, out: &Path, reporter: &Path) -> 
     let log_dirs = ("log.dirs", dirs.join(","));
     match peer.id() {
         "ottla" => {
-            let port = free_port_pair()?;
+            let [port] = lease_ports()?;
             let listener = ("ottla.http.listener", format!("127.0.0.1:{port}"));
             let mut side = start_with(peer, label, dir, &[log_dirs, listener])?;
             side.arguments = vec![format!("http://127.0.0.1:{port}/metrics")];

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use ottla_peers::secured::{MODULES, scram_listener_entry};
-use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+use ottla_peers::{InstalledPeer, NodeOptions};
 use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::lease_range;
 use ottla_testkit::tokens::TokenIssuer;
 use ottla_workspace::{process, workspace};
 
@@ -49,10 +50,10 @@ pub(super) fn start(
     let dir = out.join(format!("secured-{label}"));
     workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
-    let port = free_port_pair()?;
+    let port = lease_range(2)?;
     let mut ports = vec![port];
     for _ in LISTENERS {
-        ports.push(free_port_pair()?);
+        ports.push(lease_range(1)?);
     }
     issue_certificates(&dir);
     issue_tokens(&dir)?;

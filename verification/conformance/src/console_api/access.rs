@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
-use ottla_testkit::words;
+use ottla_peers::{InstalledPeer, NodeOptions};
+use ottla_testkit::{lease_range, words};
 use ottla_workspace::process::{self, OwnedChild};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ struct Guarded<'a> {
 
 /// Starts the cluster and its console, and checks the permissions of each user.
 pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
-    let (port, sasl) = (free_port_pair()?, free_port_pair()?);
+    let (port, sasl) = (lease_range(2)?, lease_range(1)?);
     let mut node = peer.start(NodeOptions {
         dir: dir.join("guarded"),
         port: Some(port),

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+use ottla_peers::{InstalledPeer, NodeOptions};
+use ottla_testkit::lease_ports;
 use ottla_workspace::process;
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ use super::http::Http;
 use super::stage::PATIENCE;
 
 pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
-    let address = format!("127.0.0.1:{}", free_port_pair()?);
+    let [port] = lease_ports()?;
+    let address = format!("127.0.0.1:{port}");
     let listener = ("ottla.console.listener".to_owned(), address.clone());
     let mut node = peer.start(NodeOptions {
         dir: dir.join("beside"),

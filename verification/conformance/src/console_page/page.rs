@@ -14,7 +14,10 @@ use crate::browser::{Browser, chromium};
 /// How long something may take to appear. On a busy machine, what the page gets from the console can be
 /// 60 s old.
 pub const PATIENCE: Duration = Duration::from_secs(180);
+/// The first pause between two looks at the page. A look lays out the whole page and reads its text, so
+/// the pauses grow with what has been waited, up to [`SELDOM`].
 const AGAIN: Duration = Duration::from_millis(25);
+const SELDOM: Duration = Duration::from_millis(150);
 /// Finds elements by accessible names, measures, and watches for violations of the policy.
 const IN_PAGE: &str = include_str!("in_page.js");
 /// At 60 frames a second, in milliseconds.
@@ -402,7 +405,7 @@ impl Page {
                 }
                 bail!("waited in vain for {what}; {}", self.shown()?);
             }
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(pause(began.elapsed()));
         }
     }
 
@@ -418,6 +421,11 @@ impl Page {
             self.complaints.join("; ")
         ))
     }
+}
+
+/// The pause before the next look at the page, of one who has waited this long.
+fn pause(waited: Duration) -> Duration {
+    (waited / 8).clamp(AGAIN, SELDOM)
 }
 
 /// Where a button or link of this name is, in JavaScript.
@@ -467,6 +475,15 @@ fn main_thread_tasks(events: &[Value]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_is_looked_at_less_often_the_longer_it_takes() {
+        let pause = |waited| pause(Duration::from_millis(waited)).as_millis();
+        assert_eq!(
+            [0, 100, 400, 800, 60_000].map(pause),
+            [25, 25, 50, 100, 150]
+        );
+    }
 
     #[test]
     fn tasks_of_other_threads_are_not_counted() {

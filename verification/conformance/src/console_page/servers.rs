@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect, free_port_pair};
+use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect};
 use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_testkit::lease_ports;
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use ottla_workspace::process::{self, LoggedChild, OwnedChild};
 use ottla_workspace::workspace;
@@ -50,6 +51,9 @@ const SETTINGS: [(&str, &str); 5] = [
 const UNKNOWN_PRODUCER: ProducerId = ProducerId(4_112_000);
 /// The age of a hanging transaction. The console aborts only those without a write for 20 minutes.
 const HANGS_SINCE_MS: i64 = 60 * 60 * 1000;
+
+/// The pause before a tool runs again, so that it leaves the processors to what it waits for.
+const BETWEEN_TOOLS: Duration = Duration::from_millis(200);
 
 /// A server of the page, and its cluster. The fields are dropped in this order.
 pub struct Server {
@@ -159,6 +163,7 @@ impl Server {
                 };
                 bail!("the tool {so} “{text}”:\n{printed}");
             }
+            std::thread::sleep(BETWEEN_TOOLS);
             outcome = tools.run_last();
         }
     }
@@ -229,7 +234,7 @@ fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
         let [broker] = brokers.brokers.as_mut_slice() else {
             bail!("several brokers cannot be secured");
         };
-        let port = free_port_pair()?;
+        let [port] = lease_ports()?;
         let settings = access::settings(broker.port, port);
         broker.options.overrides.extend(settings);
         let login = dir.path().join("login.properties");

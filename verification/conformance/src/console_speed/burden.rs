@@ -1,7 +1,6 @@
 //! The cost of a console in the broker's process: the latency of producers while many tabs are
 //! open, and memory.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ottla_workspace::process;
 
 use super::options::Options;
-use super::stand::{Broker, status_kib};
+use super::stand::{Broker, free_address, status_kib};
 use super::table::{Line, Spread};
 use crate::console_api::http::Http;
 
@@ -195,11 +194,6 @@ pub fn memory(options: &Options) -> Result<Vec<Line>> {
 fn resident(broker: &Broker) -> Result<f64> {
     std::thread::sleep(REST);
     status_kib(broker.node.pid(), "VmRSS")
-}
-
-/// Free until somebody else takes it.
-fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 #[cfg(test)]

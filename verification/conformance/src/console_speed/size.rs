@@ -14,7 +14,7 @@ use ottla_workspace::{process, workspace};
 use serde_json::Value;
 
 use super::options::Options;
-use super::stand::Broker;
+use super::stand::{Broker, free_address};
 use super::table::Line;
 use crate::console_api::http::Http;
 
@@ -85,9 +85,7 @@ pub fn assets(_options: &Options) -> Result<Vec<Line>> {
 
 /// The bytes that a console sends for all files of the page.
 fn compressed() -> Result<u64> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?.to_string();
-    drop(listener);
+    let address = free_address()?;
     let _broker = Broker::start(&address)?;
     let http = Http::new(address);
     let mut total = 0;

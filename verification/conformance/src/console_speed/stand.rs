@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{Node, NodeOptions, Peer};
+use ottla_testkit::lease_ports;
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -116,6 +117,12 @@ impl Stand {
         }
         Ok(())
     }
+}
+
+/// An address of a console.
+pub fn free_address() -> Result<String> {
+    let [port] = lease_ports()?;
+    Ok(format!("127.0.0.1:{port}"))
 }
 
 /// The first processors that this process may use become all that it and its children use.

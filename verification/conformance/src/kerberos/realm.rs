@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use ottla_peers::free_port_pair;
+use ottla_testkit::lease_ports;
 use ottla_workspace::process::{self, LoggedChild};
 
 pub const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
@@ -29,7 +29,7 @@ impl Realm {
     pub fn start(dir: &Path, principals: &[(&str, &str)]) -> Result<Realm> {
         std::fs::create_dir_all(dir)?;
         let dir = dir.canonicalize()?;
-        let port = free_port_pair()?;
+        let [port] = lease_ports()?;
         std::fs::write(dir.join("krb5.conf"), client_settings(port))?;
         std::fs::write(dir.join("kdc.conf"), kdc_settings(port, &dir))?;
         let mut make = administer("kdb5_util", &dir);

@@ -12,8 +12,9 @@ use anyhow::{Result, ensure};
 use super::clients::Access;
 pub use ottla_peers::secured::stores;
 use ottla_peers::secured::{self, MODULES, trust};
-use ottla_peers::{Cluster, InstalledPeer, Peer, connect, free_port_pair, refuses_plaintext};
+use ottla_peers::{Cluster, InstalledPeer, Peer, connect, refuses_plaintext};
 use ottla_testkit::certificates;
+use ottla_testkit::lease_ports;
 use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
 use ottla_workspace::process;
 use ottla_workspace::toolchain::FIRST_COMPILER;
@@ -86,7 +87,7 @@ pub fn secure(cluster: &mut Cluster, way_in: WayIn, topic: Topic, dir: &Path) ->
     }
     let mut addresses = Vec::new();
     for broker in &mut cluster.brokers {
-        let port = free_port_pair()?;
+        let [port] = lease_ports()?;
         let address = format!("127.0.0.1:{port}");
         for key in ["listeners", "advertised.listeners"] {
             let given = broker.options.overrides.iter().rfind(|(it, _)| it == key);

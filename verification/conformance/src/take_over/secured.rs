@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use ottla_peers::free_port_pair;
 use ottla_peers::secured::{self, MODULES};
 use ottla_testkit::certificates;
+use ottla_testkit::lease_ports;
 
 const BROKER: &str = "broker";
 
@@ -23,7 +23,7 @@ pub struct Secured {
 
 /// Makes certificates and settings for a broker whose plain listener is at `port`.
 pub fn prepare(port: u16, dir: &Path) -> Result<Secured> {
-    let secured_port = free_port_pair()?;
+    let [secured_port] = lease_ports()?;
     certificates::write_stores(dir, &[BROKER]);
     let login = dir.join("login.properties");
     let mut of_clients = vec![

@@ -3,19 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::churn::{Change, await_applied};
 use super::model::{self, Findings, Kind, Model, Topic, Transaction};
+use super::picture::{Picture, picture};
 use super::workload::{Refusal, Workload};
 use crate::seeded::Seeded;
-
-/// How long a change without an answer may still be under way.
-const UNANSWERED: Duration = Duration::from_secs(2);
-/// How long the broker may take to apply an acknowledged change, on a busy machine.
-const APPLYING: Duration = Duration::from_secs(60);
 
 /// The initial topics: kind, partitions, settings.
 #[rustfmt::skip]
@@ -64,9 +60,17 @@ const MEMBERS_TOPIC: &str = "codec-snappy";
 const ONE_IN_FLIGHT: (&str, &str) = ("max.in.flight.requests.per.connection", "1");
 
 /// Maximum duration of a replica move between log directories.
-const MOVE_SECONDS: u64 = 40;
+const MOVE_SECONDS: u64 = 120;
 
 const TOOL_TOPIC: &str = "by-tools";
+/// By default, the console producer gives up after three retries, and waits 1.5 s for a response.
+/// A slow machine takes longer, and the lines may be written nevertheless. It also waits a second
+/// for more lines to send along, although it then sends each line alone.
+#[rustfmt::skip]
+const PATIENT_PRODUCER: [&str; 7] = [
+    "--sync", "--timeout", "0", "--request-timeout-ms", "30000",
+    "--message-send-max-retries", "100000",
+];
 const TRANSACTIONS: &str = "transactions";
 const TRANSACTION_PARTITIONS: usize = 2;
 
@@ -217,11 +221,7 @@ impl Story {
 
     /// Reads every topic with both isolation levels, observes the state, and compares all with the
     /// model.
-    pub fn compare(
-        &mut self,
-        workload: &mut Workload,
-        findings: &mut Findings,
-    ) -> Result<BTreeMap<String, String>> {
+    pub fn compare(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<Picture> {
         let topics: Vec<(String, Kind, usize)> = self
             .model
             .topics
@@ -482,10 +482,12 @@ impl Story {
             partition.append_by_tool(model::digest_of_value(&line));
         }
         let codec = *random.pick(&["none", "gzip", "snappy", "lz4", "zstd"]);
+        let mut arguments = vec!["--topic", TOOL_TOPIC, "--compression-codec", codec];
+        arguments.extend(PATIENT_PRODUCER);
         workload.perform(
             "tool",
             json!({"class": "org.apache.kafka.tools.ConsoleProducer", "input": input,
-                "arguments": ["--topic", TOOL_TOPIC, "--compression-codec", codec, "--sync"]}),
+                "arguments": arguments}),
         )?;
         Ok(())
     }
@@ -587,55 +589,35 @@ impl Story {
         Ok(())
     }
 
-    /// Determines the outcome of the interrupted changes: acknowledged changes must hold, other
-    /// changes may.
+    /// Determines the outcome of the interrupted changes.
     pub fn settle_churn(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<()> {
         if self.churned.is_empty() {
             return Ok(());
         }
         let answers = workload.perform("churn-answers", json!({}))?;
         let answers = answers.as_array().into_iter().flatten();
-        let answers = answers.map(|it| it.as_str().unwrap_or_default().to_owned());
-        let fates: Vec<(Value, String)> = self.churned.drain(..).zip(answers).collect();
-        // Changes without an answer may be made yet.
-        std::thread::sleep(UNANSWERED);
-        let began = Instant::now();
-        // The controller may answer before the broker has applied the change.
-        let picture = loop {
-            let picture = picture(workload)?;
-            let holds = |fate: &(Value, String)| holds(&fate.0, &fate.1, &picture);
-            if fates.iter().all(holds) || began.elapsed() > APPLYING {
-                break picture;
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        };
-        for (asked, answer) in fates {
-            let created = asked["create"].as_str();
-            let Some(name) = created.or(asked["delete"].as_str()) else {
-                continue;
-            };
-            let is_there = picture.contains_key(&format!("topic {name}"));
+        let asked = std::mem::take(&mut self.churned);
+        let changes: Vec<Change> = asked
+            .iter()
+            .zip(answers)
+            .map(|(asked, answer)| Change::new(asked, answer))
+            .collect();
+        let picture = await_applied(&changes, || picture(workload))?;
+        for change in changes {
             findings.facts += 1;
-            if !holds(&asked, &answer, &picture) {
-                findings.wrong.push(format!(
-                    "{asked} was answered with {answer}, and the topic is {}there",
-                    if is_there { "" } else { "not " }
-                ));
-            }
+            findings.wrong.extend(change.contradiction(&picture));
+            let is_there = change.is_there(&picture);
+            let name = change.topic;
             if is_there {
-                let partitions = match created {
-                    Some(_) => asked["partitions"].as_u64().unwrap_or(1) as usize,
-                    None => self
-                        .model
-                        .topics
-                        .get(name)
-                        .map_or(1, |topic| topic.partitions.len()),
-                };
-                self.created.insert(name.to_owned(), partitions);
+                let partitions = change.created.unwrap_or_else(|| {
+                    let topic = self.model.topics.get(&name);
+                    topic.map_or(1, |topic| topic.partitions.len())
+                });
+                self.created.insert(name.clone(), partitions);
                 let topic = Topic::new(Kind::Plain, partitions);
-                self.model.topics.entry(name.to_owned()).or_insert(topic);
+                self.model.topics.entry(name).or_insert(topic);
             } else {
-                self.model.topics.remove(name);
+                self.model.topics.remove(&name);
                 let of_topic = format!("setting TOPIC {name} ");
                 self.model
                     .facts
@@ -654,58 +636,4 @@ fn sends_one_at_a_time(writer: &str) -> bool {
 
 fn topic_setting(topic: &str, key: &str) -> String {
     format!("setting TOPIC {topic} {key} DYNAMIC_TOPIC_CONFIG")
-}
-
-/// Whether the topic of an interrupted change is there, or not, as the change was answered.
-fn holds(asked: &Value, answer: &str, picture: &BTreeMap<String, String>) -> bool {
-    let created = asked["create"].as_str();
-    let Some(name) = created.or(asked["delete"].as_str()) else {
-        return true;
-    };
-    let is_there = picture.contains_key(&format!("topic {name}"));
-    match (created.is_some(), answer) {
-        (true, "ok" | "TopicExistsException") => is_there,
-        (false, "ok" | "UnknownTopicOrPartitionException") => !is_there,
-        _ => true,
-    }
-}
-
-/// Everything that an administrator can query, and the output of Kafka's tools.
-pub fn picture(workload: &mut Workload) -> Result<BTreeMap<String, String>> {
-    let mut picture: BTreeMap<String, String> =
-        serde_json::from_value(workload.perform("picture", json!({}))?)?;
-    let tools = [
-        (
-            "org.apache.kafka.tools.TopicCommand",
-            vec!["--describe", "--topic", "codec.*|compacted.*|transactions"],
-        ),
-        (
-            "org.apache.kafka.tools.GetOffsetShell",
-            vec!["--topic", "by-tools|transactions|codec.*"],
-        ),
-    ];
-    for (class, arguments) in tools {
-        let printed =
-            match workload.attempt("tool", json!({"class": class, "arguments": arguments}))? {
-                Ok(printed) => printed,
-                Err(Refusal(why)) => json!(format!("refused: {why}")),
-            };
-        let tool = class.rsplit('.').next().unwrap_or_default();
-        for line in printed.as_str().unwrap_or_default().lines() {
-            picture.insert(format!("{tool}: {}", sorted_settings(line)), String::new());
-        }
-    }
-    Ok(picture)
-}
-
-/// The settings of a topic are printed in hash table order.
-fn sorted_settings(line: &str) -> String {
-    match line.split_once("Configs: ") {
-        Some((before, settings)) => {
-            let mut settings: Vec<&str> = settings.trim().split(',').collect();
-            settings.sort_unstable();
-            format!("{before}Configs: {}", settings.join(","))
-        }
-        None => line.to_owned(),
-    }
 }

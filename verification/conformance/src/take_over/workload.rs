@@ -16,7 +16,7 @@ use ottla_peers::java;
 use ottla_workspace::process::{self, OwnedChild};
 
 /// More than every client timeout in it.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Workload {
     child: OwnedChild,

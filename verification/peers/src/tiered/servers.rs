@@ -1,11 +1,12 @@
 //! Servers of object stores on loopback. Go and npm bring them.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ottla_ports::lease_ports;
 use ottla_workspace::process::{self, LoggedChild};
 use ottla_workspace::{toolchain, workspace};
 
@@ -67,7 +68,7 @@ impl StoreServer {
 
     fn start(name: &str, dir: &Path, command: impl FnOnce(u16) -> Command) -> Result<StoreServer> {
         std::fs::create_dir_all(dir)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let [port] = lease_ports()?;
         let log = dir.join("server.log");
         let mut process = LoggedChild::start(&mut command(port), name, &log)?;
         let began = Instant::now();

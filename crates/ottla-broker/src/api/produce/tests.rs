@@ -21,7 +21,7 @@ fn pending(broker: &TestBroker) -> Arc<PendingProduce> {
 /// be validated on other threads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_wait_for_metadata_is_no_work() {
-    const WAIT: Duration = Duration::from_millis(500);
+    const WAIT: Duration = Duration::from_secs(3);
     let broker = TestBroker::start().await;
     let pending = pending(&broker);
     let applied = Box::pin(ottla_sync::time::sleep(WAIT));

@@ -129,7 +129,7 @@ fn describing() -> DescribeGroupsRequest {
 /// Waits for the first record of groups, which may be delayed by the new log's
 /// `partition.metadata`.
 async fn wait_until_written(broker: &TestBroker) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let is_written = |index| {
         let partition = broker.partition(OFFSETS_TOPIC, index);
         partition.reader().high_watermark() > Offset(0)
@@ -156,7 +156,7 @@ async fn elect_anew(broker: &TestBroker) -> tokio::sync::SemaphorePermit<'_> {
         })
     });
     broker.write(elections.to_vec()).await;
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let is_loading = |index| {
         let looked = groups.shard(index).and_then(|shard| shard.read(|_| ()));
         looked == Err(ErrorCode::CoordinatorLoadInProgress)

@@ -188,7 +188,7 @@ async fn records_of_an_old_cluster_are_replicated_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_work_after_a_start_below_min_isr() {
-    let settings = [("offsets.commit.timeout.ms", "300")];
+    let settings = [("offsets.commit.timeout.ms", "5000")];
     let mut cluster = Cluster::start(2, &settings).await;
     let replicas = [("min.insync.replicas", "2")];
     cluster.create(OFFSETS_TOPIC, &[1, 2], &replicas).await;

@@ -64,13 +64,14 @@ async fn append(
     size
 }
 
-/// Two batches of this size, the first in remote storage, where each read of a log takes 700 ms.
+/// Two batches of this size, the first in remote storage, where each read of a log takes 1.5 s.
 async fn with_large_batches(
     settings: &[(&'static str, &'static str)],
 ) -> (FaultServer, TestBroker, Client, usize) {
     let server = FaultServer::start().await;
     let broker = {
         let mut all = settings_with(&server.s3_settings());
+        all.push(("remote.fetch.max.wait.ms", "60000"));
         all.extend_from_slice(settings);
         TestBroker::start_with(&all).await
     };
@@ -78,7 +79,7 @@ async fn with_large_batches(
     let mut client = broker.connect().await;
     let size = append_two(&mut client, 0, 3_000_000).await;
     wait_for_local_start(&broker, 1).await;
-    let slow = FaultKind::Slow(Duration::from_millis(700));
+    let slow = FaultKind::Slow(Duration::from_millis(1500));
     server.fail(".log bytes=", usize::MAX, slow);
     (server, broker, client, size)
 }

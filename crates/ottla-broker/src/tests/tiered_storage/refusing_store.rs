@@ -37,8 +37,8 @@ async fn a_store_that_closes_connections_delays_copies_and_fails_remote_reads() 
 async fn a_store_that_does_not_answer_delays_copies_and_fails_remote_reads() {
     let never = FaultKind::Slow(Duration::from_secs(3600));
     let sooner = [
-        ("rsm.config.storage.s3.api.call.timeout", "3000"),
-        ("rsm.config.storage.s3.api.call.attempt.timeout", "1500"),
+        ("rsm.config.storage.s3.api.call.timeout", "6000"),
+        ("rsm.config.storage.s3.api.call.attempt.timeout", "3000"),
     ];
     refuses_for_a_while(&sooner, ANY, never, "check storage.s3.endpoint.url").await;
 }

@@ -89,7 +89,7 @@ async fn a_request_leaves_a_silent_controller_when_another_leads() {
     leader.store(first.await, Ordering::Relaxed);
     let channel = channel(&leader);
     let request = AllocateProducerIdsRequest::default();
-    let answer = ottla_sync::time::timeout(Duration::from_secs(10), channel.send(&request)).await;
+    let answer = ottla_sync::time::timeout(Duration::from_secs(20), channel.send(&request)).await;
     let answer = answer.expect("the first is not waited for any more");
     assert_eq!(answer.unwrap().producer_id_start, 2_000);
 }
@@ -114,7 +114,7 @@ async fn the_wait_for_a_silent_controller_ends_with_the_retries() {
     assert!(socket_timeout > Duration::from_secs(20));
     channel.forwarding.retry_timeout = Some(Duration::from_millis(300));
     let request = AllocateProducerIdsRequest::default();
-    let answer = ottla_sync::time::timeout(Duration::from_secs(10), channel.send(&request)).await;
+    let answer = ottla_sync::time::timeout(Duration::from_secs(20), channel.send(&request)).await;
     let answer = answer.expect("the attempt ends with the request");
     assert_eq!(answer.unwrap_err(), ErrorCode::RequestTimedOut);
 }

@@ -186,9 +186,9 @@ async fn a_refused_registration_is_explained_in_one_sentence() {
         ),
         (
             ErrorCode::DuplicateBrokerRegistration,
-            &[("initial.broker.registration.timeout.ms", "300")][..],
+            &[("initial.broker.registration.timeout.ms", "3000")][..],
             "node.id=4 is in use: another broker with this ID is registered and stayed alive for \
-             initial.broker.registration.timeout.ms=300; stop it",
+             initial.broker.registration.timeout.ms=3000; stop it",
         ),
         (
             ErrorCode::UnsupportedVersion,
@@ -206,15 +206,13 @@ async fn a_refused_registration_is_explained_in_one_sentence() {
 
 #[tokio::test]
 async fn the_error_names_unreachable_controllers_and_the_cause() {
-    let settings = [("initial.broker.registration.timeout.ms", "300")];
+    let settings = [("initial.broker.registration.timeout.ms", "3000")];
     let (heartbeats, _) = join(0, &settings);
     let refused = heartbeats.unfence().await.unwrap_err();
-    let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=300: no \
+    let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=3000: no \
                     node leads; start the controllers";
     assert!(refused.starts_with(sentence), "{refused}");
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let [port] = ottla_testkit::lease_ports().unwrap();
     let (heartbeats, _) = join(port, &settings);
     let refused = heartbeats.unfence().await.unwrap_err();
     let reason = format!("controller 101 at 127.0.0.1:{port}: cannot connect");

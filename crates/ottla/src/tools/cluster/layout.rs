@@ -9,7 +9,6 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
@@ -32,9 +31,6 @@ const FIRST_CONTROLLER: u16 = 101;
 const WAY_OUT_NEW: &str = "give other ports with --port PORT (0 for free ports)";
 const WAY_OUT_EXISTING: &str =
     "start another cluster with --dir DIRECTORY --port 0, because this one keeps its ports";
-/// The range searched for free ports: below the kernel's ephemeral ports, and apart from the ports that
-/// the project's tests use.
-const FREE_PORTS: std::ops::Range<u16> = 30_000..32_760;
 
 /// The command-line options; an absent one keeps the cluster's value, or the default of a new
 /// cluster.
@@ -343,7 +339,9 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
     };
     let count = brokers + combined + controllers;
     let first = match wanted.port.unwrap_or(Wanted::PORT) {
-        0 => free_ports(count)?,
+        // This process leases them while it runs its nodes.
+        0 => ottla_ports::lease_range(count)
+            .map_err(|error| format!("{error}; give the first of {count} ports with --port"))?,
         port => port,
     };
     if first.checked_add(count - 1).is_none() {
@@ -368,21 +366,6 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
         .map(broker)
         .chain((0..controllers).map(controller))
         .collect())
-}
-
-/// Finds this many consecutive free ports and returns the first.
-fn free_ports(count: u16) -> Result<u16, String> {
-    static SEARCHES: AtomicU32 = AtomicU32::new(0);
-    // Clusters created concurrently, by threads and by processes with successive IDs, start their
-    // search at different places.
-    let stride = count.max(8);
-    let places = FREE_PORTS.len() as u16 / stride;
-    let search = SEARCHES.fetch_add(1, Ordering::Relaxed);
-    let start = (std::process::id().wrapping_add(search * 97) % u32::from(places)) as u16;
-    (0..places)
-        .map(|place| FREE_PORTS.start + (start + place) % places * stride)
-        .find(|first| (*first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()))
-        .ok_or_else(|| format!("no {count} consecutive ports are free; give the first with --port"))
 }
 
 /// Rejects options that would change the shape of an existing cluster.

@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::bench_peer::load::Load;
 use crate::bench_peer::node::DELETE_SOON;
 use crate::bench_peer::setting::Setting;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, free_port_pair, secured};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, secured};
 use ottla_testkit::certificates;
+use ottla_testkit::lease_range;
 use ottla_workspace::process;
 
 pub const TLS_VERSION: &str = "TLSv1.3";
@@ -56,8 +57,8 @@ impl Secured<'_> {
     ) -> Result<Secured<'a>> {
         let dir = dir.canonicalize()?;
         certificates::write_stores(&dir, &[BROKER]);
-        let plain = free_port_pair()?;
-        let secured_ports = free_port_pair()?;
+        let plain = lease_range(2)?;
+        let secured_ports = lease_range(2)?;
         let client = |name: &str, port: u16, settings: &[(&str, String)]| -> Result<Client> {
             let properties = dir.join(name).with_extension("properties");
             std::fs::write(&properties, secured::properties(settings))?;

@@ -132,7 +132,7 @@ fn a_foreign_directory_is_refused() {
 fn the_error_names_a_port_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cluster");
-    let first = free_ports(7).unwrap();
+    let first = ottla_ports::lease_range(7).unwrap();
     // The controller port of the second node.
     let port = first + 5;
     let taken = TcpListener::bind((HOST, port)).unwrap();

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
-use crate::sample::{AnyMessage, Sampler, Style, all_messages, check_any_bytes};
-use crate::{DecodeError, EncodeError, Encoder, Reader};
+use ottla_protocol::sample::{AnyMessage, Sampler, Style, all_messages, check_any_bytes};
+use ottla_protocol::{DecodeError, EncodeError, Encoder, Reader};
 
 fn with_every_message_and_version(mut check: impl FnMut(&AnyMessage, i16)) {
     let all = all_messages();

@@ -4,13 +4,17 @@
 use allocation_counter::measure;
 use bytes::Bytes;
 
-use crate::messages::fetch_request::{FetchPartition, FetchTopic};
-use crate::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
-use crate::messages::metadata_request::MetadataRequestTopic;
-use crate::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
-use crate::messages::{FetchRequest, MetadataRequest};
-use crate::sample::{AnyMessage, Sampler, Style, all_messages};
-use crate::{Encoder, Message, Reader};
+use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use ottla_protocol::messages::fetch_response::{
+    FetchResponse, FetchableTopicResponse, PartitionData,
+};
+use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
+use ottla_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use ottla_protocol::messages::{FetchRequest, MetadataRequest};
+use ottla_protocol::sample::{AnyMessage, Sampler, Style, all_messages};
+use ottla_protocol::{Encoder, Message, Reader};
 
 fn produce_request(topics: usize, partitions: i32) -> ProduceRequest {
     let records = Bytes::from(vec![1u8; 100]);

@@ -2,11 +2,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Chunk, Encoder, SPLICE_FROM};
-use crate::messages::FetchRequest;
-use crate::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
-use crate::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
-use crate::{EncodeError, FileRegion, Message, RawTaggedField, Records};
+use ottla_protocol::messages::FetchRequest;
+use ottla_protocol::messages::fetch_response::{
+    FetchResponse, FetchableTopicResponse, PartitionData,
+};
+use ottla_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use ottla_protocol::{Chunk, EncodeError, Encoder, FileRegion, Message, RawTaggedField, Records};
+
+/// Records of at least this length are not copied.
+const SPLICE_FROM: usize = 4 * 1024;
 
 fn fetch_response(records: Vec<Option<Records>>) -> FetchResponse {
     let partitions = records
@@ -130,8 +136,8 @@ fn decoded_records_and_strings_are_slices_of_the_request() {
 #[test]
 fn fields_missing_in_a_version_are_refused_unless_ignorable() {
     let nested = FetchRequest {
-        topics: vec![crate::messages::fetch_request::FetchTopic {
-            partitions: vec![crate::messages::fetch_request::FetchPartition {
+        topics: vec![ottla_protocol::messages::fetch_request::FetchTopic {
+            partitions: vec![ottla_protocol::messages::fetch_request::FetchPartition {
                 last_fetched_epoch: 5,
                 ..Default::default()
             }],
@@ -167,11 +173,13 @@ fn fields_missing_in_a_version_are_refused_unless_ignorable() {
 
 #[test]
 fn null_where_the_version_has_none_is_refused() {
-    let response = crate::messages::FetchSnapshotResponse {
-        topics: vec![crate::messages::fetch_snapshot_response::TopicSnapshot {
-            partitions: vec![Default::default()],
-            ..Default::default()
-        }],
+    let response = ottla_protocol::messages::FetchSnapshotResponse {
+        topics: vec![
+            ottla_protocol::messages::fetch_snapshot_response::TopicSnapshot {
+                partitions: vec![Default::default()],
+                ..Default::default()
+            },
+        ],
         ..Default::default()
     };
     assert_eq!(

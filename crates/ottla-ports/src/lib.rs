@@ -1,0 +1,198 @@
+//! Leases of TCP ports on the loopback address, for nodes whose addresses must be known before they listen.
+//!
+//! A port that was found free is not yet safe: until the node listens, and while the node is down between two starts,
+//! any other program may take it. So ports are leased, in blocks:
+//!
+//! 1. A process leases a block by binding the block's UDP port. Nothing sends to it; it only excludes other processes.
+//! 2. The process keeps that socket until it ends. Then the kernel closes it, also after SIGKILL.
+//! 3. Within the process, no port is handed out twice.
+//!
+//! All blocks are below the kernel's ephemeral range, so neither an outgoing connection nor a listener at port 0 gets
+//! one of these ports. Ports at which a program listens that knows nothing of leases are skipped.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::Range;
+use std::sync::{LazyLock, Mutex};
+
+const FIRST: u16 = 10_000;
+const BLOCKS: u16 = 680;
+/// The ports of a block.
+const BLOCK: u16 = 32;
+/// The UDP port of the first block; those of the others follow. A server may use a leased port for UDP too, so these
+/// are above all leased ports.
+const FIRST_UDP: u16 = 32_000;
+/// The default of the lower bound in `net.ipv4.ip_local_port_range`.
+const EPHEMERAL: u16 = 32_768;
+const _: () = assert!(FIRST + BLOCKS * BLOCK <= FIRST_UDP && FIRST_UDP + BLOCKS <= EPHEMERAL);
+/// Processes with successive IDs start their search this many blocks apart, so that a process rarely gets a block of
+/// one that has just ended. It has no common factor with [`BLOCKS`].
+const APART: u32 = 61;
+
+/// Leases `N` consecutive ports until the process ends.
+///
+/// # Errors
+/// As [`lease_range`].
+pub fn lease_ports<const N: usize>() -> io::Result<[u16; N]> {
+    let first = lease_range(N as u16)?;
+    Ok(std::array::from_fn(|index| first + index as u16))
+}
+
+/// Leases `count` consecutive ports until the process ends, and returns the first.
+///
+/// # Errors
+/// `AddrNotAvailable` if other processes have leased too many.
+pub fn lease_range(count: u16) -> io::Result<u16> {
+    static LEASES: LazyLock<Mutex<Leases>> = LazyLock::new(|| {
+        let start = std::process::id().wrapping_mul(APART);
+        Mutex::new(Leases::starting_at(start))
+    });
+    LEASES.lock().expect("no holder panics").lease(count)
+}
+
+/// The leases of a process.
+struct Leases {
+    /// The block that is tried next.
+    next_block: u16,
+    /// The number of blocks that were not tried.
+    untried: u16,
+    /// Leased ports that were not handed out.
+    left: Range<u16>,
+    /// One socket for each leased block.
+    blocks: Vec<UdpSocket>,
+}
+
+impl Leases {
+    /// The search starts at this block, modulo [`BLOCKS`].
+    fn starting_at(block: u32) -> Leases {
+        Leases {
+            next_block: (block % u32::from(BLOCKS)) as u16,
+            untried: BLOCKS,
+            left: 0..0,
+            blocks: Vec::new(),
+        }
+    }
+
+    fn lease(&mut self, count: u16) -> io::Result<u16> {
+        loop {
+            if self.left.len() < usize::from(count) {
+                self.lease_block()?;
+                continue;
+            }
+            let first = self.left.start;
+            let end = first + count;
+            match (first..end).rfind(|port| !is_free(*port)) {
+                Some(taken) => self.left.start = taken + 1,
+                None => {
+                    self.left.start = end;
+                    return Ok(first);
+                }
+            }
+        }
+    }
+
+    /// Adds a block to `left`. If it does not follow the ports that are left, these are given up.
+    fn lease_block(&mut self) -> io::Result<()> {
+        while self.untried > 0 {
+            let number = self.next_block;
+            self.next_block = (number + 1) % BLOCKS;
+            self.untried -= 1;
+            let Ok(block) = UdpSocket::bind((Ipv4Addr::LOCALHOST, FIRST_UDP + number)) else {
+                continue;
+            };
+            let start = FIRST + number * BLOCK;
+            self.blocks.push(block);
+            if self.left.end != start {
+                self.left.start = start;
+            }
+            self.left.end = start + BLOCK;
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!(
+                "the ports from {FIRST} to {} are leased or in use",
+                FIRST + BLOCKS * BLOCK - 1
+            ),
+        ))
+    }
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn processes_that_search_at_the_same_place_get_different_ports() {
+        let mut processes = [7, 7, 8].map(Leases::starting_at);
+        let mut ports = BTreeSet::new();
+        for _ in 0..2 * BLOCK {
+            for process in &mut processes {
+                let port = process.lease(1).unwrap();
+                assert!(ports.insert(port), "{port} was leased twice");
+            }
+        }
+    }
+
+    #[test]
+    fn ports_of_one_process_differ_and_can_be_listened_on() {
+        let ports: [[u16; 3]; 20] = std::array::from_fn(|_| lease_ports().unwrap());
+        let listeners: Vec<_> = ports
+            .iter()
+            .flatten()
+            .map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap())
+            .collect();
+        assert_eq!(listeners.len(), 60);
+        assert!(
+            ports
+                .iter()
+                .all(|[first, second, third]| [first + 1, first + 2] == [*second, *third])
+        );
+    }
+
+    #[test]
+    fn a_range_may_be_longer_than_a_block() {
+        let mut process = Leases::starting_at(0);
+        let count = 3 * BLOCK + 1;
+        let first = process.lease(count).unwrap();
+        let next = process.lease(1).unwrap();
+        assert!(!(first..first + count).contains(&next));
+        // The leases of all its blocks are held.
+        let mut other = Leases::starting_at(0);
+        let ports = [(); 2 * BLOCK as usize].map(|()| other.lease(1).unwrap());
+        assert!(
+            ports
+                .iter()
+                .all(|port| !(first..first + count).contains(port))
+        );
+    }
+
+    #[test]
+    fn a_port_at_which_a_foreign_program_listens_is_skipped() {
+        let mut process = Leases::starting_at(300);
+        let before = process.lease(1).unwrap();
+        let taken = before + 2;
+        let _foreign = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
+        let first = process.lease(3).unwrap();
+        assert!(!(first..first + 3).contains(&taken), "{first}");
+        assert!(first > taken, "{first}");
+    }
+
+    #[test]
+    fn the_error_names_the_ports_that_were_searched() {
+        let mut process = Leases::starting_at(0);
+        process.untried = 0;
+        let error = process.lease(1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        assert_eq!(
+            error.to_string(),
+            "the ports from 10000 to 31759 are leased or in use"
+        );
+    }
+}
