@@ -170,8 +170,7 @@ fn measure(
             let (begin, begun) = channel();
             let producers = scope.spawn(move || {
                 produce::run_and_tell(produced, load, |start| {
-                    // The receiver is gone only if the member could not leave.
-                    let _ = begin.send(start);
+                    begin.send(start).expect("the receiver waits for it");
                 })
             });
             // Preparing the requests takes a while. Producers that fail before they start report it below.

@@ -249,7 +249,10 @@ pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn combined_nodes_hand_over_leaderships_and_return() {
-    let mut quorum = Quorum::start_as("broker,controller", "PLAINTEXT://127.0.0.1:0,", &[]).await;
+    // Far longer than `until` waits, so that the end of a session does not help.
+    let settings = [("broker.session.timeout.ms", "600000")];
+    let listener = "PLAINTEXT://127.0.0.1:0,";
+    let mut quorum = Quorum::start_as("broker,controller", listener, &settings).await;
     quorum.write("alice").await;
     quorum.all_know(1).await;
     let first = quorum.active().await;

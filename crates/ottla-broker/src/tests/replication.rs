@@ -461,12 +461,16 @@ async fn a_lost_replica_leaves_the_isr_and_returns() {
     assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
     cluster.stop(2).await;
     // Still in the ISR: records wait for it, and are not acknowledged.
-    let waiting = cluster.produce(1, -1, &["b"]);
+    let mut request = produce_to(TOPIC, 0, -1, batch(&["b"]));
+    // Longer than `replica.lag.time.max.ms`.
+    request.timeout_ms = 8_000;
+    let mut client = cluster.connect(1).await;
     let (waited, ()) = tokio::join!(
-        waiting,
+        client.ask(9, &request),
         cluster.until("2 leaves", |cluster| cluster.isr(1) == [1])
     );
-    assert_eq!(code(&waited), ErrorCode::RequestTimedOut);
+    let waited = &waited.responses[0].partition_responses[0];
+    assert_eq!(code(waited), ErrorCode::RequestTimedOut);
     let refused = cluster.produce(1, -1, &["c"]).await;
     assert_eq!(code(&refused), ErrorCode::NotEnoughReplicas);
     assert_eq!(code(&cluster.produce(1, 1, &["d"]).await), ErrorCode::None);

@@ -282,6 +282,8 @@ async fn an_observer_on_a_full_disk_waits_and_can_be_stopped() {
     assert_eq!(observer.handle.status().trouble, None);
     observer.handle.stop(Duration::ZERO).await;
 
+    // It tries again each second.
+    let before_a_retry = Duration::from_millis(900);
     let mut shortest = Duration::MAX;
     // A busy machine may take too long once.
     for _ in 0..5 {
@@ -294,9 +296,10 @@ async fn an_observer_on_a_full_disk_waits_and_can_be_stopped() {
         let stopped = tokio::time::timeout(PATIENCE, observer.handle.stop(Duration::ZERO));
         stopped.await.expect("it does not wait for space");
         shortest = shortest.min(began.elapsed());
+        if shortest < before_a_retry {
+            break;
+        }
     }
-    // It tries again each second.
-    let before_a_retry = Duration::from_millis(900);
     assert!(shortest < before_a_retry, "{shortest:?}");
 }
 
