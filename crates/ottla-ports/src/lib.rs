@@ -4,7 +4,8 @@
 //! any other program may take it. So ports are leased, in blocks:
 //!
 //! 1. A process leases a block by binding the block's UDP port. Nothing sends to it; it only excludes other processes.
-//! 2. The process keeps that socket until it ends. Then the kernel closes it, also after SIGKILL.
+//! 2. The process keeps that socket until it ends. Then the kernel closes it, also after SIGKILL. Programs that it
+//!    starts do not inherit the socket (it is close-on-exec), so a lease does not outlive the process.
 //! 3. Within the process, no port is handed out twice.
 //!
 //! All blocks are below the kernel's ephemeral range, so neither an outgoing connection nor a listener at port 0 gets
@@ -41,7 +42,7 @@ pub fn lease_ports<const N: usize>() -> io::Result<[u16; N]> {
 /// Leases `count` consecutive ports until the process ends, and returns the first.
 ///
 /// # Errors
-/// `AddrNotAvailable` if other processes have leased too many.
+/// `AddrNotAvailable` if other processes have leased too many; others if the system gives no socket.
 pub fn lease_range(count: u16) -> io::Result<u16> {
     static LEASES: LazyLock<Mutex<Leases>> = LazyLock::new(|| {
         let start = std::process::id().wrapping_mul(APART);
@@ -60,6 +61,8 @@ struct Leases {
     left: Range<u16>,
     /// One socket for each leased block.
     blocks: Vec<UdpSocket>,
+    /// Binds the UDP port of a block.
+    bind: fn(u16) -> io::Result<UdpSocket>,
 }
 
 impl Leases {
@@ -70,6 +73,7 @@ impl Leases {
             untried: BLOCKS,
             left: 0..0,
             blocks: Vec::new(),
+            bind,
         }
     }
 
@@ -95,9 +99,15 @@ impl Leases {
     fn lease_block(&mut self) -> io::Result<()> {
         while self.untried > 0 {
             let number = self.next_block;
+            let block = match (self.bind)(FIRST_UDP + number) {
+                Ok(block) => Some(block),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+                // Other blocks would fail too, for example because the process has too many open files.
+                Err(error) => return Err(error),
+            };
             self.next_block = (number + 1) % BLOCKS;
             self.untried -= 1;
-            let Ok(block) = UdpSocket::bind((Ipv4Addr::LOCALHOST, FIRST_UDP + number)) else {
+            let Some(block) = block else {
                 continue;
             };
             let start = FIRST + number * BLOCK;
@@ -116,6 +126,10 @@ impl Leases {
             ),
         ))
     }
+}
+
+fn bind(port: u16) -> io::Result<UdpSocket> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, port))
 }
 
 fn is_free(port: u16) -> bool {
@@ -182,6 +196,17 @@ mod tests {
         let first = process.lease(3).unwrap();
         assert!(!(first..first + 3).contains(&taken), "{first}");
         assert!(first > taken, "{first}");
+    }
+
+    #[test]
+    fn a_system_without_sockets_is_not_one_without_free_ports() {
+        let mut process = Leases::starting_at(200);
+        process.bind = |_| Err(io::ErrorKind::OutOfMemory.into());
+        let error = process.lease(1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        // The search continues when there are sockets again.
+        process.bind = bind;
+        process.lease(1).unwrap();
     }
 
     #[test]
