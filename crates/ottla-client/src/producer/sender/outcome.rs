@@ -1,5 +1,7 @@
 //! The result of an attempt to send a batch: written, retried, split or failed.
 
+use std::time::Duration;
+
 use ottla_records::RecordBatch;
 use ottla_types::ErrorCode;
 
@@ -9,6 +11,10 @@ use crate::producer::batch::{BatchReport, ProducerBatch};
 use crate::producer::delivery::{DeliveredBatch, Outcome, Written};
 use crate::producer::sequences::Refusal;
 use crate::producer::topics::PartitionQueue;
+
+/// The first pause before a batch is sent again to a broker that does not know of its election yet. It
+/// doubles with each early repeat, up to `retry.backoff.ms`.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 impl Sender {
     /// Handles the result of an attempt.
@@ -56,7 +62,7 @@ impl Sender {
         });
         let is_about_sequences = matches!(refusal, Some(Refusal::Early | Refusal::NewEpoch));
         let may_repeat = (error.is_retriable() || is_about_sequences)
-            && batch.attempts <= self.shared.config.retries
+            && batch.attempts.saturating_sub(batch.early_repeats) <= self.shared.config.retries
             && batch.age(now) < self.shared.delivery_timeout()
             && !batch.is_told
             && self.shared.may_repeat_batches();
@@ -73,13 +79,26 @@ impl Sender {
         self.shared
             .sensors
             .on_retry(&queue.topic, batch.record_count);
-        let config = self.shared.client.config();
-        let grown = config.retry_backoff * 2u32.saturating_pow((batch.attempts - 1).min(16));
-        let pause = grown.min(config.retry_backoff_max);
+        let pause = self.pause_before_repeating(&mut batch);
         batch.waits_until =
             now + pause.mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
         batch.last_error = Some(error);
         self.shared.accumulator.put_back(queue, batch);
+    }
+
+    /// The backoff of a refused batch. Short at first if the broker does not know yet that it leads: it
+    /// will within milliseconds, and all later records of the partition wait for this batch. Java's
+    /// producer waits for the whole backoff.
+    fn pause_before_repeating(&self, batch: &mut ProducerBatch) -> Duration {
+        let config = self.shared.client.config();
+        let grown = |first: Duration, repeats: u32| first * 2u32.saturating_pow(repeats.min(16));
+        let early = grown(FIRST_PAUSE, batch.early_repeats);
+        if std::mem::take(&mut batch.is_broker_behind) && early < config.retry_backoff {
+            batch.early_repeats += 1;
+            return early;
+        }
+        let earlier = (batch.attempts - 1).saturating_sub(batch.early_repeats);
+        grown(config.retry_backoff, earlier).min(config.retry_backoff_max)
     }
 
     fn succeed(&mut self, queue: &PartitionQueue, mut batch: ProducerBatch, written: Written) {
