@@ -79,7 +79,10 @@ impl Sender {
         self.shared
             .sensors
             .on_retry(&queue.topic, batch.record_count);
-        let pause = self.pause_before_repeating(&mut batch);
+        let position = |ticket| queue.state.lock().sequences.position(ticket);
+        let is_behind_others =
+            refusal == Some(Refusal::Early) && batch.ticket.and_then(position) > Some(0);
+        let pause = self.pause_before_repeating(&mut batch, is_behind_others);
         batch.waits_until =
             now + pause.mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
         batch.last_error = Some(error);
@@ -89,7 +92,18 @@ impl Sender {
     /// The backoff of a refused batch. Short at first if the broker does not know yet that it leads: it
     /// will within milliseconds, and all later records of the partition wait for this batch. Java's
     /// producer waits for the whole backoff.
-    fn pause_before_repeating(&self, batch: &mut ProducerBatch) -> Duration {
+    ///
+    /// A batch that is behind others has no backoff: it is sent again when they are written. It may have
+    /// been refused because it reached a new leader before a batch that the old one was yet to refuse.
+    fn pause_before_repeating(
+        &self,
+        batch: &mut ProducerBatch,
+        is_behind_others: bool,
+    ) -> Duration {
+        if is_behind_others {
+            batch.early_repeats += 1;
+            return Duration::ZERO;
+        }
         let config = self.shared.client.config();
         let grown = |first: Duration, repeats: u32| first * 2u32.saturating_pow(repeats.min(16));
         let early = grown(FIRST_PAUSE, batch.early_repeats);

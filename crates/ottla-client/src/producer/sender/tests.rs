@@ -279,6 +279,25 @@ async fn a_broker_that_does_not_know_of_its_election_is_soon_asked_again() {
     }
 }
 
+/// It may reach a new leader before an earlier batch, which the old leader is yet to refuse. All later
+/// records of the partition would wait for a `retry.backoff.ms`.
+#[tokio::test]
+async fn a_batch_ahead_of_its_turn_goes_again_when_the_earlier_ones_are_written() {
+    let mut story = Story::in_a_transaction().await;
+    // Only then several batches are in flight.
+    let _known = story.send();
+    let written = refusal(ErrorCode::None, -1, -1);
+    story.sender.on_answered(0, Ok(Some(written)));
+
+    let _first = story.send();
+    let (_, first) = story.sender.in_flight.pop_first().unwrap();
+    story.sender.in_flight.insert(1, first);
+    let _second = story.send();
+    let early = refusal(ErrorCode::OutOfOrderSequenceNumber, -1, -1);
+    story.sender.on_answered(0, Ok(Some(early)));
+    assert_eq!(story.pause(), Duration::ZERO);
+}
+
 /// The metadata may change between the choice of the node and the request.
 #[tokio::test]
 async fn a_batch_has_the_epoch_of_the_leader_to_which_it_is_sent() {
