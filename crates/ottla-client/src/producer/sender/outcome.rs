@@ -70,7 +70,6 @@ impl Sender {
             self.wants_metadata |= error.is_retriable() && is_about_metadata(&error);
             return self.fail(queue, batch, error);
         }
-        tracing::debug!(%error, topic = %queue.topic, partition = queue.partition, "a batch goes again");
         if refusal == Some(Refusal::NewEpoch) {
             queue.state.lock().sequences.mark_broken();
             self.wants_new_epoch = true;
@@ -83,6 +82,10 @@ impl Sender {
         let is_behind_others =
             refusal == Some(Refusal::Early) && batch.ticket.and_then(position) > Some(0);
         let pause = self.pause_before_repeating(&mut batch, is_behind_others);
+        tracing::debug!(
+            %error, topic = %queue.topic, partition = queue.partition, leader_epoch = batch.leader_epoch,
+            attempts = batch.attempts, ?pause, "a batch goes again"
+        );
         batch.waits_until =
             now + pause.mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
         batch.last_error = Some(error);
