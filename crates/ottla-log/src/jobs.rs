@@ -452,9 +452,15 @@ impl LogReader {
 }
 
 impl RenameDirJob {
-    pub fn run(self) -> Result<(), StorageError> {
+    /// Until the directory that contains it is fsynced, a power loss may bring the old name back.
+    pub fn rename(&self) -> Result<(), StorageError> {
         let renamed = self.shared.dir.rename(&self.to, disk::rename);
-        renamed.map_err(|error| StorageError::new("rename", &self.shared.dir.path(), error))?;
+        renamed.map_err(|error| StorageError::new("rename", &self.shared.dir.path(), error))
+    }
+
+    /// Renames it and fsyncs the directory that contains it.
+    pub fn run(self) -> Result<(), StorageError> {
+        self.rename()?;
         match self.to.parent() {
             Some(parent) => sync_dir(parent),
             None => Ok(()),

@@ -689,6 +689,10 @@ impl Change<'_> {
             partition.notify(host, Event::LogLost);
             partition.wake_all();
         }
+        // Without waiting: the next change may make this broker a leader, and requests wait for it.
+        if let Some(log_dirs) = host.log_dirs() {
+            log_dirs.force_deletions();
+        }
     }
 }
 

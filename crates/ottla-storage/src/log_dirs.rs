@@ -37,7 +37,7 @@ mod tests;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -380,7 +380,9 @@ impl LogDirs {
     }
 
     /// Deletes the log of a removed partition: renames its directory at once, so that the name is
-    /// free, and deletes the files after `file.delete.delay.ms`. Blocks.
+    /// free, and deletes the files after `file.delete.delay.ms`. [`Self::force_deletions`] is to
+    /// follow: until its fsync a power loss may bring the log back, as one that belongs to no
+    /// partition. A new log of the same name waits for that. Blocks.
     pub fn delete_log(&self, topic_partition: &TopicPartition) {
         let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
             return self.delete_failed(topic_partition);
@@ -389,7 +391,7 @@ impl LogDirs {
         self.cleaner.resume(topic_partition);
         self.cleaner.forget(topic_partition);
         self.change_clean_offset(&dir, topic_partition, None);
-        self.delete_dir(&reader, &dir);
+        self.begin_delete_dir(&reader, &dir);
         self.remove_future(topic_partition);
     }
 
@@ -469,14 +471,5 @@ impl LogDirs {
             dir.unlock();
         }
         self.other_locks.lock().clear();
-    }
-}
-
-fn remove_dir(path: &Path) {
-    match ottla_sync::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            tracing::warn!(dir = %path.display(), %error, "a deleted log could not be removed");
-        }
-        _ => {}
     }
 }

@@ -632,6 +632,10 @@ impl PendingProduce {
                 let Some(known) = known.and_then(|t| t.partition(partition.index.into())) else {
                     continue;
                 };
+                tracing::debug!(
+                    topic = %topic.name, partition = partition.index, leader = known.leader.0,
+                    leader_epoch = known.leader_epoch.0, "a batch is refused: another broker leads"
+                );
                 let nodes = &mut response.node_endpoints;
                 name_leader!(metadata, self.context, known, partition, nodes);
             }

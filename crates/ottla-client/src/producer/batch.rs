@@ -41,6 +41,11 @@ pub(super) struct ProducerBatch {
     /// The leader epoch in which the broker of the last attempt led the partition; -1 if it was
     /// unknown.
     pub(super) leader_epoch: i32,
+    /// Whether the broker of the last attempt knew only an older leader epoch.
+    pub(super) is_broker_behind: bool,
+    /// The attempts that were repeated without the whole backoff. They count neither as retries nor
+    /// towards the next backoff.
+    pub(super) early_repeats: u32,
     /// Its identification and sequence among the sent batches; `None` without idempotence, and
     /// before the first attempt.
     pub(super) ticket: Option<Ticket>,
@@ -88,6 +93,8 @@ impl ProducerBatch {
             waits_until: now,
             attempts: 0,
             leader_epoch: -1,
+            is_broker_behind: false,
+            early_repeats: 0,
             ticket: None,
             last_error: None,
             is_told: false,

@@ -44,8 +44,11 @@ impl QueueState {
     /// (`ProducerBatch.hasLeaderChangedForTheOngoingRetry`).
     pub(super) fn end_waits_for(&mut self, leader_epoch: i32, now: Instant) {
         let retried = self.batches.iter_mut().take_while(|it| it.attempts > 0);
-        for batch in retried.filter(|it| it.leader_epoch < leader_epoch) {
-            batch.waits_until = batch.waits_until.min(now);
+        let waits =
+            |it: &&mut ProducerBatch| it.leader_epoch < leader_epoch && it.waits_until > now;
+        for batch in retried.filter(waits) {
+            batch.waits_until = now;
+            batch.early_repeats += 1;
         }
     }
 

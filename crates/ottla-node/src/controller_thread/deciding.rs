@@ -278,11 +278,14 @@ impl Controller {
             let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_unflushed) else {
                 break;
             };
+            let began = ottla_sync::time::now();
             let end_offset = match deciding.has_unflushed_control {
                 // Control records cannot be taken back.
                 true => self.when_there_is_space(MetadataLog::flush)?,
                 false => self.log.flush()?,
             };
+            let micros = ottla_sync::time::elapsed(began).as_micros() as u64;
+            tracing::debug!(end = end_offset.0, micros, "metadata is on disk");
             let Some(deciding) = &mut self.deciding else {
                 break;
             };

@@ -123,6 +123,29 @@ async fn the_log_of_a_moved_replica_is_deleted_before_the_partition_loses_it() {
     assert_eq!(*witness.found.lock(), [false]);
 }
 
+/// The new name of its directory is forced after the change, and only then are its files removed.
+#[tokio::test]
+async fn the_files_of_a_moved_replica_are_removed() {
+    let host = TestHost::start();
+    let partition = host.lead(&[("file.delete.delay.ms", "0")]);
+    let log = partition.reader().dir();
+    let log_dir = log.parent().expect("the log directory").to_owned();
+    host.apply(vec![reassigned(&[2], 2)]);
+    assert!(!log.exists());
+    let is_removed = || {
+        let entries = std::fs::read_dir(&log_dir).expect("it is there");
+        let mut names = entries.map(|entry| entry.expect("an entry").file_name());
+        !names.any(|name| name.to_string_lossy().ends_with("-delete"))
+    };
+    let removed = async {
+        while !is_removed() {
+            ottla_sync::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let removed = ottla_sync::time::timeout(Duration::from_secs(60), removed).await;
+    assert!(removed.is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_with_very_many_replicas_takes_up_all() {
     let host = TestHost::start();

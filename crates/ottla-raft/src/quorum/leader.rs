@@ -217,9 +217,12 @@ impl Quorum {
         }
     }
 
+    /// Waiting fetches are answered after the high watermark has advanced: a replica can apply what it
+    /// receives at once if this leader needs no other voter, and need not fetch once more to learn that
+    /// it is committed.
     pub(super) fn on_log_flushed(&mut self, end_offset: Offset) {
-        if end_offset > self.log.end_offset() {
-            self.on_log_appended(end_offset);
+        if self.is_leader() {
+            self.log.append_up_to(end_offset);
         }
         self.log.flush_up_to(end_offset.min(self.log.end_offset()));
         let (flushed_offset, now_ms) = (self.log.flushed_offset(), self.now_ms);
@@ -228,6 +231,8 @@ impl Quorum {
         {
             self.on_leader_high_watermark_advanced();
         }
+        let end_offset = self.log.end_offset();
+        self.complete_delayed_fetches(|request| request.log_end.offset < end_offset);
     }
 
     /// Applies control records that the leader appends at the log end.

@@ -74,14 +74,17 @@ impl LogDirs {
         self.checkpoint(dir, CheckpointedOffset::HighWatermark, || value, kept);
     }
 
-    /// Removes a deleted log from a directory's checkpoints before a new log of the same name is
-    /// created: after a kill, the new log would be taken for the old one, start at its start
-    /// offset, and lose its records.
+    /// Forces the name of a deleted log to disk, and removes it from a directory's checkpoints, before
+    /// a new log of the same name is created: after a kill, the new log would be taken for the old one,
+    /// start at its start offset, and lose its records.
     pub(super) fn forget_predecessor(
         &self,
         dir: &LogDir,
         topic_partition: &TopicPartition,
     ) -> Result<(), StorageError> {
+        if dir.may_return(Some(topic_partition)) {
+            dir.force_deletions()?;
+        }
         let written = &dir.written;
         for (file, written) in [
             (RECOVERY_POINT_CHECKPOINT, &written.recovery_points),

@@ -23,9 +23,9 @@ use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 use super::hosted_logs::Hosted;
 use super::known_logs::{Future, LoadedLog};
 use super::load::LoadSettings;
-use super::log_dir::LogDir;
+use super::log_dir::{LogDir, delete_delay};
 use super::read_dir::read_checkpoint;
-use super::{LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
+use super::{LogDirs, OpenLogError, OpenSettings, dir_names};
 
 /// The directory name must fit: Kafka does not shorten that of a future log.
 const MAX_NAME_BYTES: usize = 255;
@@ -137,11 +137,36 @@ impl LogDirs {
         }
     }
 
-    /// Renames the directory of a log, so that its name is free, and deletes it after a delay.
+    /// Renames the directory of a log, so that its name is free, and deletes it after a delay. Waits
+    /// for an fsync.
     pub(super) fn delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
-        match rename_to(log, dir, DELETE_DIR_SUFFIX) {
-            Ok(path) => remove_later(log, dir, path),
+        self.begin_delete_dir(log, dir);
+        if let Err(error) = dir.force_deletions() {
+            self.on_storage_error(dir, &error);
+        }
+    }
+
+    /// The same without the fsync: [`LogDir::force_deletions`] is to follow.
+    pub(super) fn begin_delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
+        let path = renamed_path(log, dir, DELETE_DIR_SUFFIX);
+        match log.rename_dir_job(path.clone()).rename() {
+            Ok(()) => dir.note_deleted(log, path),
             Err(error) => self.on_storage_error(dir, &error),
+        }
+    }
+
+    /// Starts to fsync the names of deleted logs, on the threads that delete files: the disk may take
+    /// long, and a caller need not wait for it.
+    pub fn force_deletions(self: &Arc<Self>) {
+        for dir in self.online().filter(|dir| dir.may_return(None)) {
+            let (dirs, of_dir) = (Arc::downgrade(self), Arc::downgrade(dir));
+            dir.files.submit(Duration::ZERO, move || {
+                if let (Some(dirs), Some(dir)) = (dirs.upgrade(), of_dir.upgrade())
+                    && let Err(error) = dir.force_deletions()
+                {
+                    dirs.on_storage_error(&dir, &error);
+                }
+            });
         }
     }
 
@@ -218,7 +243,7 @@ impl LogDirs {
             Some(Hosted { reader, dir: from }) => {
                 self.move_clean_offset(topic_partition, &from, &dir);
                 match set_aside {
-                    Some(path) => remove_later(&reader, &from, path),
+                    Some(path) => from.remove_later(path, delete_delay(&reader)),
                     None => self.delete_dir(&reader, &from),
                 }
                 // The old directory's checkpoint entries must not outlive the log.
@@ -251,7 +276,7 @@ impl LogDirs {
                     // Killed before the topic ID was written, and before anything was copied.
                     Ok(None) if !has_records(&path) => {
                         tracing::info!(dir = %path.display(), "the empty copy of a move that had just begun is deleted");
-                        dir.files.submit(Duration::ZERO, move || remove_dir(&path));
+                        dir.remove_later(path, Duration::ZERO);
                     }
                     Ok(None) => {
                         tracing::warn!(dir = %path.display(), "an unfinished move does not name its topic, and is ignored");
@@ -386,21 +411,18 @@ pub enum PromoteError {
 
 /// Renames the directory of a log to a unique name with this suffix.
 fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
+    let to = renamed_path(log, dir, suffix);
+    log.rename_dir_job(to.clone()).run()?;
+    Ok(to)
+}
+
+fn renamed_path(log: &LogReader, dir: &LogDir, suffix: &str) -> PathBuf {
     let name = dir_names::suffixed(
         log.topic_partition(),
         ottla_sync::random::random("directory names"),
         suffix,
     );
-    let to = dir.path.join(name);
-    log.rename_dir_job(to.clone()).run()?;
-    Ok(to)
-}
-
-/// Deletes a renamed directory after the delay for readers.
-fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
-    let delay_ms = log.config().file_delete_delay_ms;
-    let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
-    dir.files.submit(delay, move || remove_dir(&path));
+    dir.path.join(name)
 }
 
 /// Whether a segment in this directory is not empty, as far as that can be found out. The result of a

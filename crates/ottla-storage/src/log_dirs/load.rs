@@ -27,7 +27,7 @@ use super::read_dir::{DirFiles, ListError, Listing, ReadDir, read_all};
 use super::recovery_progress::{
     DirProgress, Loading, MOST_MEASURED, ProgressLogger, bytes_to_recover,
 };
-use super::{LogDirs, OpenSettings, remove_dir};
+use super::{LogDirs, OpenSettings};
 
 /// How long a directory is left alone after a log could not be loaded.
 pub(super) const RELOAD_PAUSE: Duration = Duration::from_secs(5);
@@ -238,10 +238,7 @@ impl LogDirs {
             let error = StorageError::new("rename", &from, error);
             return self.on_storage_error(&failed.dir, &error);
         }
-        failed
-            .dir
-            .files
-            .submit(Duration::ZERO, move || remove_dir(&to));
+        failed.dir.remove_later(to, Duration::ZERO);
     }
 
     fn load_again(
@@ -408,7 +405,7 @@ impl DirLoad {
 /// Continues interrupted deletions, and returns the partitions.
 fn begin(listing: Listing, dir: &LogDir) -> Vec<(TopicPartition, PathBuf)> {
     for path in listing.deleted {
-        dir.files.submit(Duration::ZERO, move || remove_dir(&path));
+        dir.remove_later(path, Duration::ZERO);
     }
     dir.futures_found.lock().extend(listing.futures);
     listing.partitions

@@ -1,11 +1,12 @@
 //! One log directory, and its failure.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint};
-use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, StorageError};
+use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint, sync_dir};
+use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
@@ -47,8 +48,24 @@ pub struct LogDir {
     /// Deletes directories of deleted partitions and writes small files.
     pub(super) files: Worker,
     pub(super) written: Written,
+    /// Deleted logs whose new names may not be on disk, by the path of each.
+    unforced: Mutex<BTreeMap<PathBuf, DeletedLog>>,
     /// Set by its logs when they change an offset in a checkpoint.
     pub(super) checkpoint_marks: Arc<CheckpointMarks>,
+}
+
+/// A log whose directory was renamed in order to delete it.
+#[derive(Clone, Debug)]
+struct DeletedLog {
+    topic_partition: TopicPartition,
+    /// How long its files stay for readers.
+    delay: Duration,
+}
+
+/// How long the files of a deleted log stay for readers.
+pub(super) fn delete_delay(log: &LogReader) -> Duration {
+    let delay_ms = log.config().file_delete_delay_ms;
+    Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default())
 }
 
 /// Called once for each directory that fails.
@@ -104,6 +121,7 @@ impl LogDir {
             threads: Arc::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
+            unforced: Mutex::default(),
             checkpoint_marks,
         }
     }
@@ -124,6 +142,43 @@ impl LogDir {
     /// Returns whether it was online before.
     pub(super) fn fail(&self, reason: &str) -> bool {
         self.failure.set(reason.to_owned()).is_ok()
+    }
+
+    /// A log was renamed to `path`, and is deleted after the delay once that name is on disk.
+    pub(super) fn note_deleted(&self, log: &LogReader, path: PathBuf) {
+        let deleted = DeletedLog {
+            topic_partition: log.topic_partition().clone(),
+            delay: delete_delay(log),
+        };
+        self.unforced.lock().insert(path, deleted);
+    }
+
+    /// Whether a power loss may bring back a deleted log, of this name if there is one.
+    pub(super) fn may_return(&self, name: Option<&TopicPartition>) -> bool {
+        let unforced = self.unforced.lock();
+        let mut names = unforced.values().map(|deleted| &deleted.topic_partition);
+        names.any(|deleted| name.is_none_or(|name| name == deleted))
+    }
+
+    /// Fsyncs the new names of deleted logs. Blocks.
+    pub(super) fn force_deletions(&self) -> Result<(), StorageError> {
+        let renamed = self.unforced.lock().clone();
+        if renamed.is_empty() {
+            return Ok(());
+        }
+        sync_dir(&self.path)?;
+        for (path, DeletedLog { delay, .. }) in renamed {
+            // Another thread may have done the same.
+            if self.unforced.lock().remove(&path).is_some() {
+                self.remove_later(path, delay);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a renamed directory after the delay for readers.
+    pub(super) fn remove_later(&self, path: PathBuf, delay: Duration) {
+        self.files.submit(delay, move || remove_dir(&path));
     }
 
     /// What the last clean stop has written of the logs; empty without a marker.
@@ -204,5 +259,14 @@ impl LogDir {
 
     pub(super) fn unlock(&self) {
         *self.lock.lock() = None;
+    }
+}
+
+fn remove_dir(path: &Path) {
+    match ottla_sync::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(dir = %path.display(), %error, "a deleted log could not be removed");
+        }
+        _ => {}
     }
 }

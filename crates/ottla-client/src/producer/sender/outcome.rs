@@ -1,5 +1,7 @@
 //! The result of an attempt to send a batch: written, retried, split or failed.
 
+use std::time::Duration;
+
 use ottla_records::RecordBatch;
 use ottla_types::ErrorCode;
 
@@ -9,6 +11,10 @@ use crate::producer::batch::{BatchReport, ProducerBatch};
 use crate::producer::delivery::{DeliveredBatch, Outcome, Written};
 use crate::producer::sequences::Refusal;
 use crate::producer::topics::PartitionQueue;
+
+/// The first pause before a batch is sent again to a broker that does not know of its election yet. It
+/// doubles with each early repeat, up to `retry.backoff.ms`.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
 impl Sender {
     /// Handles the result of an attempt.
@@ -56,7 +62,7 @@ impl Sender {
         });
         let is_about_sequences = matches!(refusal, Some(Refusal::Early | Refusal::NewEpoch));
         let may_repeat = (error.is_retriable() || is_about_sequences)
-            && batch.attempts <= self.shared.config.retries
+            && batch.attempts.saturating_sub(batch.early_repeats) <= self.shared.config.retries
             && batch.age(now) < self.shared.delivery_timeout()
             && !batch.is_told
             && self.shared.may_repeat_batches();
@@ -64,7 +70,6 @@ impl Sender {
             self.wants_metadata |= error.is_retriable() && is_about_metadata(&error);
             return self.fail(queue, batch, error);
         }
-        tracing::debug!(%error, topic = %queue.topic, partition = queue.partition, "a batch goes again");
         if refusal == Some(Refusal::NewEpoch) {
             queue.state.lock().sequences.mark_broken();
             self.wants_new_epoch = true;
@@ -73,13 +78,44 @@ impl Sender {
         self.shared
             .sensors
             .on_retry(&queue.topic, batch.record_count);
-        let config = self.shared.client.config();
-        let grown = config.retry_backoff * 2u32.saturating_pow((batch.attempts - 1).min(16));
-        let pause = grown.min(config.retry_backoff_max);
+        let position = |ticket| queue.state.lock().sequences.position(ticket);
+        let is_behind_others =
+            refusal == Some(Refusal::Early) && batch.ticket.and_then(position) > Some(0);
+        let pause = self.pause_before_repeating(&mut batch, is_behind_others);
+        tracing::debug!(
+            %error, topic = %queue.topic, partition = queue.partition, leader_epoch = batch.leader_epoch,
+            attempts = batch.attempts, ?pause, "a batch goes again"
+        );
         batch.waits_until =
             now + pause.mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
         batch.last_error = Some(error);
         self.shared.accumulator.put_back(queue, batch);
+    }
+
+    /// The backoff of a refused batch. Short at first if the broker does not know yet that it leads: it
+    /// will within milliseconds, and all later records of the partition wait for this batch. Java's
+    /// producer waits for the whole backoff.
+    ///
+    /// A batch that is behind others has no backoff: it is sent again when they are written. It may have
+    /// been refused because it reached a new leader before a batch that the old one was yet to refuse.
+    fn pause_before_repeating(
+        &self,
+        batch: &mut ProducerBatch,
+        is_behind_others: bool,
+    ) -> Duration {
+        if is_behind_others {
+            batch.early_repeats += 1;
+            return Duration::ZERO;
+        }
+        let config = self.shared.client.config();
+        let grown = |first: Duration, repeats: u32| first * 2u32.saturating_pow(repeats.min(16));
+        let early = grown(FIRST_PAUSE, batch.early_repeats);
+        if std::mem::take(&mut batch.is_broker_behind) && early < config.retry_backoff {
+            batch.early_repeats += 1;
+            return early;
+        }
+        let earlier = (batch.attempts - 1).saturating_sub(batch.early_repeats);
+        grown(config.retry_backoff, earlier).min(config.retry_backoff_max)
     }
 
     fn succeed(&mut self, queue: &PartitionQueue, mut batch: ProducerBatch, written: Written) {

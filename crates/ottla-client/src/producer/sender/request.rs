@@ -175,10 +175,14 @@ impl Sender {
             .map(|node| BrokerNode::new(node.node_id, &node.host, node.port, node.rack.as_deref()));
         // Before the batches are put back, so that they go to the new leader at once.
         self.shared.client.learn_leaders(&leaders, nodes);
-        for (queue, batch) in request.batches {
+        for (queue, mut batch) in request.batches {
             let what = || format!("producing to {}-{}", queue.topic, queue.partition);
             let result = match found.get(&(&*queue.topic, queue.partition)) {
                 Some(answer) => {
+                    let known = answer.current_leader.leader_epoch;
+                    batch.is_broker_behind = answer.error_code
+                        == ErrorCode::NotLeaderOrFollower.code()
+                        && (0..batch.leader_epoch).contains(&known);
                     let message = answer.error_message.as_ref();
                     let record = answer.record_errors.first();
                     let message =

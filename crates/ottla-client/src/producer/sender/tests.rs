@@ -141,6 +141,26 @@ impl Story {
         self.sender.on_answered(0, Ok(Some(response)));
     }
 
+    /// When the refused batch may be sent again.
+    fn waits_until(&self) -> Instant {
+        let topic = self.producer.shared.accumulator.topics.get(TOPIC).unwrap();
+        let state = topic.partitions[0].state.lock();
+        state.batches.front().unwrap().waits_until
+    }
+
+    /// How long the refused batch still waits.
+    fn pause(&self) -> Duration {
+        let now = ottla_sync::time::now();
+        self.waits_until().saturating_duration_since(now)
+    }
+
+    /// The metadata names a leader in this epoch.
+    fn end_waits_for(&self, leader_epoch: i32) {
+        let topic = self.producer.shared.accumulator.topics.get(TOPIC).unwrap();
+        let mut state = topic.partitions[0].state.lock();
+        state.end_waits_for(leader_epoch, ottla_sync::time::now());
+    }
+
     /// Takes the refused batch as request 0, whether or not it waits.
     fn take_again(&mut self) {
         let shared = &self.producer.shared;
@@ -228,6 +248,54 @@ async fn a_batch_goes_at_once_to_the_leader_that_its_refusal_names() {
     assert_eq!(ready(&story), [2]);
     let leader = client.metadata().leader(TOPIC, 0).map(BrokerNode::address);
     assert_eq!(leader.as_deref(), Some("other:9092"));
+}
+
+/// The metadata of the client came from a broker that had learned of the election first. Records of the
+/// partition would wait for a `retry.backoff.ms` that grows with each refusal.
+#[tokio::test]
+async fn a_broker_that_does_not_know_of_its_election_is_soon_asked_again() {
+    let mut story = Story::in_a_transaction().await;
+    let client = story.producer.shared.client.clone();
+    client.set_metadata(Metadata::of_topic(TOPIC, 2, 6));
+    let backoff = client.config().retry_backoff;
+    let _delivery = story.send();
+    // The old leader has named the new one.
+    story.refuse_in_epoch(5, refusal(ErrorCode::NotLeaderOrFollower, 2, 6));
+    story.end_waits_for(6);
+    for pause_ms in [10, 20, 40, 80] {
+        story.take_again();
+        story.refuse_in_epoch(6, refusal(ErrorCode::NotLeaderOrFollower, 1, 5));
+        let longest = Duration::from_millis(pause_ms).mul_f64(1.2);
+        assert!(story.pause() <= longest, "{:?}", story.pause());
+    }
+    // It has not learned of it: the backoff of a first refusal, and of a second one.
+    for times in [1, 2] {
+        story.take_again();
+        let before = ottla_sync::time::now();
+        story.refuse_in_epoch(6, refusal(ErrorCode::NotLeaderOrFollower, 1, 5));
+        let pause = story.waits_until() - before;
+        assert!(pause >= (backoff * times).mul_f64(0.8), "{pause:?}");
+        assert!(story.pause() <= (backoff * times).mul_f64(1.2));
+    }
+}
+
+/// It may reach a new leader before an earlier batch, which the old leader is yet to refuse. All later
+/// records of the partition would wait for a `retry.backoff.ms`.
+#[tokio::test]
+async fn a_batch_ahead_of_its_turn_goes_again_when_the_earlier_ones_are_written() {
+    let mut story = Story::in_a_transaction().await;
+    // Only then several batches are in flight.
+    let _known = story.send();
+    let written = refusal(ErrorCode::None, -1, -1);
+    story.sender.on_answered(0, Ok(Some(written)));
+
+    let _first = story.send();
+    let (_, first) = story.sender.in_flight.pop_first().unwrap();
+    story.sender.in_flight.insert(1, first);
+    let _second = story.send();
+    let early = refusal(ErrorCode::OutOfOrderSequenceNumber, -1, -1);
+    story.sender.on_answered(0, Ok(Some(early)));
+    assert_eq!(story.pause(), Duration::ZERO);
 }
 
 /// The metadata may change between the choice of the node and the request.

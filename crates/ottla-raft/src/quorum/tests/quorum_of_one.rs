@@ -103,6 +103,29 @@ fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
     assert!(story.quorum.is_active_leader());
 }
 
+/// Otherwise brokers would apply each change two round trips after the controller has answered, and
+/// refuse clients that know of it meanwhile.
+#[test]
+fn an_observer_receives_records_together_with_their_commit() {
+    let mut story = Story::begin(alone(KRaftVersion::V1));
+    story.step(Event::LogFlushed {
+        end_offset: Offset(3),
+    });
+    let end = log_end(3, 1);
+    let Request::Fetch(mut request) = fetch(7, end, 1) else {
+        unreachable!();
+    };
+    request.high_watermark = end.offset;
+    assert_eq!(story.request(Request::Fetch(request)), []);
+    let end_offset = end.offset.plus(2);
+    story.step(Event::LogFlushed { end_offset });
+    let Response::Fetch(response) = story.answer() else {
+        panic!("{:?}", story.effects);
+    };
+    assert_eq!(response.high_watermark, Some(end_offset));
+    assert!(matches!(response.data, FetchData::ReadFrom { offset, .. } if offset == end.offset));
+}
+
 #[test]
 fn a_restart_raises_the_epoch_and_waits_for_its_own_record() {
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());

@@ -1,6 +1,7 @@
 //! Failed writeback, and file systems that run out of space.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use ottla_sync::fs::Faults;
 
@@ -47,5 +48,54 @@ fn appends_are_refused_while_only_the_reserve_is_free() {
         assert!(dirs.is_online(&log.reader()));
         disk.set_faults("/", Faults::default());
         assert!(!look(1));
+    });
+}
+
+fn with_failing_fsyncs() -> Faults {
+    Faults {
+        syncs_fail_one_in: 1,
+        ..Faults::default()
+    }
+}
+
+/// The thread that publishes metadata deletes logs, and requests may wait for its next change.
+#[test]
+fn a_log_is_deleted_without_an_fsync_until_its_name_is_used_again() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let logs = [0, 1].map(|n| open(&dirs, n));
+        disk.set_faults("/", with_failing_fsyncs());
+        dirs.delete_log(&partition(0));
+        assert!(dirs.is_online(&logs[1].reader()));
+        // A power loss could leave the deleted log in place of this one.
+        let again = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+        assert!(again.is_err() && !dirs.is_online(&logs[1].reader()));
+    });
+}
+
+#[test]
+fn another_thread_forces_the_deletion_of_a_log() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = Arc::new(test.load().unwrap());
+        let logs = [0, 1, 2].map(|n| open(&dirs, n));
+        let until = |is_over: &dyn Fn() -> bool| {
+            let is_over_soon = (0..1_000).any(|_| {
+                ottla_sync::thread::sleep(Duration::from_millis(1));
+                is_over()
+            });
+            assert!(is_over_soon);
+        };
+        dirs.delete_log(&partition(0));
+        assert!(dirs.dirs[0].may_return(Some(&partition(0))));
+        dirs.force_deletions();
+        until(&|| !dirs.dirs[0].may_return(None));
+        assert!(dirs.is_online(&logs[2].reader()));
+
+        disk.set_faults("/", with_failing_fsyncs());
+        dirs.delete_log(&partition(1));
+        dirs.force_deletions();
+        until(&|| !dirs.is_online(&logs[2].reader()));
     });
 }
