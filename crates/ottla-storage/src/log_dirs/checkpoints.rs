@@ -77,13 +77,23 @@ impl LogDirs {
     /// Forces the name of a deleted log to disk, and removes it from a directory's checkpoints, before
     /// a new log of the same name is created: after a kill, the new log would be taken for the old one,
     /// start at its start offset, and lose its records.
+    ///
+    /// Forced in all directories: with two logs of one name in different ones, a start may not know
+    /// which one to use, and fails.
     pub(super) fn forget_predecessor(
         &self,
         dir: &LogDir,
         topic_partition: &TopicPartition,
     ) -> Result<(), StorageError> {
-        if dir.may_return(Some(topic_partition)) {
-            dir.force_deletions()?;
+        let is_there = |other: &&Arc<LogDir>| other.may_return(Some(topic_partition));
+        for other in self.online().filter(is_there) {
+            if let Err(error) = other.force_deletions() {
+                if std::ptr::eq(&**other, dir) || error.is_temporary() {
+                    return Err(error);
+                }
+                // That directory has failed, and not the one of the new log.
+                self.on_storage_error(other, &error);
+            }
         }
         let written = &dir.written;
         for (file, written) in [

@@ -99,3 +99,21 @@ fn another_thread_forces_the_deletion_of_a_log() {
         until(&|| !dirs.is_online(&logs[2].reader()));
     });
 }
+
+/// After a power loss, a start would find two logs of one name, of which the metadata may name neither.
+#[test]
+fn a_deletion_is_forced_before_its_name_is_used_in_another_directory() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(2);
+        let dirs = test.load().unwrap();
+        let ids = dirs.online_directory_ids();
+        let old = dirs.open_log(&partition(0), TOPIC_ID, Some(ids[0]), settings());
+        drop(old.unwrap());
+        disk.set_faults(&dirs.dirs[0].path, with_failing_fsyncs());
+        dirs.delete_log(&partition(0));
+        assert!(dirs.dirs[0].is_online());
+        let again = dirs.open_log(&partition(0), TOPIC_ID, Some(ids[1]), settings());
+        assert!(again.is_ok() && dirs.dirs[1].is_online());
+        assert!(!dirs.dirs[0].is_online());
+    });
+}
