@@ -8,14 +8,18 @@ use rustix::process::{Pid, Signal, kill_process};
 /// For a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The words of a node's row in the table.
+/// The words of a node's row in the table. A cluster that starts slowly prints lines before it that begin
+/// with the number of its brokers.
 fn row(printed: &str, node: &str) -> Vec<String> {
     let words = |line: &str| {
         line.split_whitespace()
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let mut rows = printed.lines().map(words);
+    let table = printed
+        .lines()
+        .skip_while(|line| !line.starts_with("NODE "));
+    let mut rows = table.map(words);
     let row = rows.find(|row| row.first().is_some_and(|first| first == node));
     row.unwrap_or_else(|| panic!("there is no node {node} in:\n{printed}"))
 }
