@@ -17,6 +17,7 @@ mod probe;
 pub mod reference;
 pub mod replicas;
 pub mod secured;
+mod settle;
 pub mod tiered;
 
 pub use cluster::{Cluster, Member, Quorum};
@@ -28,3 +29,4 @@ pub use probe::{
     AdvertisedApi, Asker, Known, Partition, Served, advertised_apis, connect, fewest_in_sync,
     refuses_plaintext,
 };
+pub use settle::settle;

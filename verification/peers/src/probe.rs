@@ -261,7 +261,7 @@ impl Asker {
     }
 
     /// Sends one request and returns the response, starting with the correlation ID.
-    fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         self.send(api_key, version, body)?;
         let mut size = [0; 4];
         self.0.read_exact(&mut size)?;
@@ -290,7 +290,7 @@ impl Asker {
     }
 }
 
-fn push_string(request: &mut Vec<u8>, text: &str) {
+pub(super) fn push_string(request: &mut Vec<u8>, text: &str) {
     request.extend_from_slice(&(text.len() as i16).to_be_bytes());
     request.extend_from_slice(text.as_bytes());
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
+use ottla_peers::settle;
 use serde_json::json;
 
 use super::clients::{Client, PAIRS};
@@ -39,6 +40,14 @@ pub(super) struct Step {
     arguments: &'static str,
     input: &'static str,
     compared: Compared,
+}
+
+impl Step {
+    /// Whether it certainly changes nothing.
+    fn only_reads(&self) -> bool {
+        let mut words = self.arguments.split_whitespace();
+        words.any(|word| matches!(word, "--describe" | "--list" | "describe"))
+    }
 }
 
 pub(super) const fn measuring(tool: Tool, arguments: &'static str) -> Step {
@@ -287,6 +296,11 @@ fn steps_on(
             let (tools, subject) = (&sides[side], SUBJECTS[side]);
             let outcome = run(step, tools, servers[side].as_mut(), broker, subject, dir)
                 .with_context(|| format!("{name}, by {}", tools.label))?;
+            if !step.only_reads() {
+                // A controller acknowledges a change before its broker has applied it.
+                settle(broker.node.port(), "settled-tools")
+                    .with_context(|| format!("after {name}, by {}", tools.label))?;
+            }
             lines.push(Line {
                 step: name.clone(),
                 outcome,
