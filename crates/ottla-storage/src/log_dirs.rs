@@ -181,6 +181,7 @@ impl LogDirs {
             configured,
             path,
             lock,
+            opened,
             holds_metadata,
             ..
         } in locks.0
@@ -192,6 +193,7 @@ impl LogDirs {
                     *id,
                     holds_metadata,
                     lock,
+                    opened,
                 ))),
                 // The metadata directory, if it is not a log directory.
                 None => others.push(lock),
@@ -361,12 +363,7 @@ impl LogDirs {
             ottla_sync::random::random("directory names"),
             STRAY_DIR_SUFFIX,
         );
-        let renamed = stray
-            .log
-            .reader()
-            .rename_dir_job(stray.dir.path.join(&name))
-            .run();
-        match renamed {
+        match stray.dir.rename_log(&stray.log.reader(), &name) {
             Ok(()) => {
                 // It must not apply to a new log of the same name.
                 self.change_clean_offset(&stray.dir, &topic_partition, None);

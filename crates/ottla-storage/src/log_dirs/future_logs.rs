@@ -8,7 +8,7 @@
 //! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`,
 //! `recoverAbandonedFutureLogs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,9 +148,9 @@ impl LogDirs {
 
     /// The same without the fsync: [`LogDir::force_deletions`] is to follow.
     pub(super) fn begin_delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
-        let path = renamed_path(log, dir, DELETE_DIR_SUFFIX);
-        match log.rename_dir_job(path.clone()).rename() {
-            Ok(()) => dir.note_deleted(log, path),
+        let path = dir.path.join(new_name(log, DELETE_DIR_SUFFIX));
+        match log.rename_dir(&path) {
+            Ok(()) => dir.note_deleted(log.topic_partition(), path, delete_delay(log)),
             Err(error) => self.on_storage_error(dir, &error),
         }
     }
@@ -183,7 +183,7 @@ impl LogDirs {
     fn rename_future(&self, future: &LogReader, suffix: &str) -> Result<(), StorageError> {
         let _ending = self.moves_end.lock();
         match self.dir_of_future(future) {
-            Some(dir) => rename_to(future, &dir, suffix).map(drop),
+            Some(dir) => dir.rename_log(future, &new_name(future, suffix)),
             // The copy was cancelled and is being deleted.
             None => Ok(()),
         }
@@ -219,15 +219,14 @@ impl LogDirs {
             }
             _ => None,
         };
-        let mut set_aside = None;
         if let Some((reader, from)) = &old {
-            let path = rename_to(reader, from, DELETE_DIR_SUFFIX);
-            set_aside = Some(path.map_err(PromoteError::Log)?);
+            let renamed = from.rename_log(reader, &new_name(reader, DELETE_DIR_SUFFIX));
+            renamed.map_err(PromoteError::Log)?;
         }
         let name = topic_partition.dir_name();
-        if let Err(error) = future.rename_dir_job(dir.path.join(&name)).run() {
+        if let Err(error) = dir.rename_log(future, &name) {
             if let Some((reader, from)) = &old
-                && let Err(second) = reader.rename_dir_job(from.path.join(&name)).run()
+                && let Err(second) = from.rename_log(reader, &name)
             {
                 self.on_storage_error(from, &second);
             }
@@ -242,9 +241,9 @@ impl LogDirs {
         match replaced {
             Some(Hosted { reader, dir: from }) => {
                 self.move_clean_offset(topic_partition, &from, &dir);
-                match set_aside {
-                    Some(path) => from.remove_later(path, delete_delay(&reader)),
-                    None => self.delete_dir(&reader, &from),
+                match is_written_down {
+                    true => from.remove_later(reader.dir(), delete_delay(&reader)),
+                    false => self.delete_dir(&reader, &from),
                 }
                 // The old directory's checkpoint entries must not outlive the log.
                 for dir in [&dir, &from] {
@@ -325,8 +324,8 @@ impl LogDirs {
         if let Some(current) = self.loaded.lock().remove(topic_partition) {
             self.delete_dir(&current.log.reader(), &current.dir);
         }
-        let name = future.dir.path.join(topic_partition.dir_name());
-        if let Err(error) = future.reader.rename_dir_job(name).run() {
+        let name = topic_partition.dir_name();
+        if let Err(error) = future.dir.rename_log(&future.reader, &name) {
             self.on_storage_error(&future.dir, &error);
             return None;
         }
@@ -409,20 +408,13 @@ pub enum PromoteError {
     Copy(StorageError),
 }
 
-/// Renames the directory of a log to a unique name with this suffix.
-fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
-    let to = renamed_path(log, dir, suffix);
-    log.rename_dir_job(to.clone()).run()?;
-    Ok(to)
-}
-
-fn renamed_path(log: &LogReader, dir: &LogDir, suffix: &str) -> PathBuf {
-    let name = dir_names::suffixed(
+/// A unique name for the directory of a log with this suffix.
+fn new_name(log: &LogReader, suffix: &str) -> String {
+    dir_names::suffixed(
         log.topic_partition(),
         ottla_sync::random::random("directory names"),
         suffix,
-    );
-    dir.path.join(name)
+    )
 }
 
 /// Whether a segment in this directory is not empty, as far as that can be found out. The result of a

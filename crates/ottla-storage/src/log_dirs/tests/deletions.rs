@@ -1,0 +1,114 @@
+//! Deletions, and moves between directories that end: when new names are on disk, and who waits for it.
+
+use ottla_sync::fs::{Dir, Faults, PowerLoss};
+
+use super::disk_trouble::with_failing_fsyncs;
+use super::*;
+use crate::log_dirs::PromoteError;
+
+fn without_handles_for_directories() -> Faults {
+    Faults {
+        dir_opens_fail: true,
+        ..Faults::default()
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    ottla_sync::fs::metadata(path).is_ok()
+}
+
+/// The process that renamed the log was killed before its fsync.
+#[test]
+fn a_start_forces_the_names_of_deleted_logs_before_it_removes_files() {
+    on_simulated_disk(|disk| {
+        for _ in 0..16 {
+            let test = Dirs::new(1);
+            let dirs = test.load().unwrap();
+            let mut log = open(&dirs, 0);
+            append(&mut log);
+            for dir in log.dir().ancestors() {
+                Dir::open(dir).unwrap().sync().unwrap();
+            }
+            dirs.delete_log(&partition(0));
+            drop((log, dirs));
+
+            let dirs = test.load().unwrap();
+            // The files are removed.
+            dirs.dirs[0].files.stop();
+            drop(dirs);
+            disk.lose_power(PowerLoss::Unordered);
+            assert!(is_there(&test.path()) && !is_there(&test.path().join("topic-0")));
+        }
+    });
+}
+
+/// It would be tried again only after the next change of the metadata.
+#[test]
+fn a_deletion_is_forced_although_no_file_handle_is_left() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = Arc::new(test.load().unwrap());
+        let log = open(&dirs, 0);
+        disk.set_faults("/", without_handles_for_directories());
+        dirs.delete_log(&partition(0));
+        dirs.force_deletions();
+        // Waits for it.
+        dirs.dirs[0].files.stop();
+        assert!(!dirs.dirs[0].may_return(None));
+        drop(log);
+    });
+}
+
+/// A start would delete it, and its copy may lack later records or be hidden.
+#[test]
+fn a_log_keeps_its_name_if_its_new_name_cannot_be_forced() {
+    on_simulated_disk(|disk| {
+        let moved = moved();
+        disk.set_faults(&moved.from, with_failing_fsyncs());
+        let promoted = moved.dirs.promote(&moved.copy.reader(), true);
+        assert!(matches!(promoted, Err(PromoteError::Log(_))));
+        let name = moved.from.join("topic-0");
+        assert!(moved.log.dir() == name && is_there(&name));
+    });
+}
+
+#[test]
+fn a_move_ends_although_no_file_handle_is_left_for_directories() {
+    on_simulated_disk(|disk| {
+        let moved = moved();
+        disk.set_faults("/", without_handles_for_directories());
+        moved.dirs.promote(&moved.copy.reader(), true).unwrap();
+        assert_eq!(moved.copy.dir(), moved.to.join("topic-0"));
+        assert!(is_there(&moved.copy.dir()));
+    });
+}
+
+/// A start could find it beside a later log of the name with another topic ID, and fail.
+#[test]
+fn a_replaced_log_is_set_aside_durably() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(2);
+        let dirs = test.load().unwrap();
+        let ids = dirs.online_directory_ids();
+        let log = dirs.open_log(&partition(0), TOPIC_ID, Some(ids[0]), settings());
+        let log = log.unwrap();
+        assert!(dirs.write_topic_id(&log.reader(), TOPIC_ID));
+        drop((log, dirs));
+        let other = test.paths()[1].clone();
+        let replaced = other.join("topic-0");
+        ottla_sync::fs::create_dir_all(&replaced).unwrap();
+        let metadata = PartitionMetadata { topic_id: TOPIC_ID };
+        metadata.write(&replaced).unwrap();
+
+        disk.set_faults(&other, with_failing_fsyncs());
+        let dirs = test.open().unwrap();
+        let loading = Loading::default();
+        let assigned = |_: &TopicPartition| Some((TOPIC_ID, ids[0]));
+        let settings = LoadSettings {
+            assigned: &assigned,
+            ..load_settings(&loading)
+        };
+        dirs.load(&settings).unwrap();
+        assert_eq!(dirs.online_directory_ids(), [ids[0]]);
+    });
+}
