@@ -128,12 +128,21 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Cancels a copy and deletes it. Blocks.
-    pub fn remove_future(&self, topic_partition: &TopicPartition) {
-        let _ending = self.moves_end.lock();
+    /// Cancels a copy and deletes it: renames its directory, starts to fsync the new name, and deletes
+    /// the files after a delay. Blocks.
+    pub fn remove_future(self: &Arc<Self>, topic_partition: &TopicPartition) {
+        let ending = self.moves_end.lock();
+        self.begin_remove_future(topic_partition);
+        drop(ending);
+        self.force_deletions();
+    }
+
+    /// The same without the fsync: [`Self::force_deletions`] is to follow. The caller holds `moves_end`
+    /// if there may be a copy.
+    pub(super) fn begin_remove_future(&self, topic_partition: &TopicPartition) {
         let removed = self.futures.write().remove(topic_partition);
         if let Some(Future { reader, dir, .. }) = removed {
-            self.delete_dir(&reader, &dir);
+            self.begin_delete_dir(&reader, &dir);
         }
     }
 
@@ -170,7 +179,8 @@ impl LogDirs {
         }
     }
 
-    /// Renames a copy so that a start deletes it instead of promoting it. Blocks.
+    /// Renames a copy so that a start deletes it instead of promoting it, also after a power loss.
+    /// Blocks.
     pub fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
         self.rename_future(future, DELETE_DIR_SUFFIX)
     }
@@ -185,7 +195,10 @@ impl LogDirs {
         match self.dir_of_future(future) {
             Some(dir) => dir.rename_log(future, &new_name(future, suffix)),
             // The copy was cancelled and is being deleted.
-            None => Ok(()),
+            None => match self.dir_of(future).filter(|dir| dir.is_online()) {
+                Some(dir) => dir.force_deletions(),
+                None => Ok(()),
+            },
         }
     }
 
@@ -207,57 +220,54 @@ impl LogDirs {
     /// nothing.
     pub fn promote(&self, future: &LogReader, is_written_down: bool) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
-        // Held, so that the copy cannot be cancelled at the same time. The register itself is not
-        // locked, because threads that must not wait for the disk use it.
-        let _ending = self.moves_end.lock();
+        // Held, so that neither the copy nor the log can be deleted at the same time. The register
+        // itself is not locked, because threads that must not wait for the disk use it.
+        let ending = self.moves_end.lock();
         let Some(dir) = self.dir_of_future(future) else {
             return Err(PromoteError::GivenUp);
         };
-        let old = match self.hosted.read().get(topic_partition) {
-            Some(hosted) if is_written_down => {
-                Some((hosted.reader.clone(), Arc::clone(&hosted.dir)))
-            }
-            _ => None,
+        let hosted = self.hosted.read();
+        let old = hosted.get(topic_partition);
+        let old = old.map(|log| (log.reader.clone(), Arc::clone(&log.dir)));
+        drop(hosted);
+        let Some((old, from)) = old else {
+            return Err(PromoteError::GivenUp);
         };
-        if let Some((reader, from)) = &old {
-            let renamed = from.rename_log(reader, &new_name(reader, DELETE_DIR_SUFFIX));
+        if is_written_down {
+            let renamed = from.rename_log(&old, &new_name(&old, DELETE_DIR_SUFFIX));
             renamed.map_err(PromoteError::Log)?;
         }
         let name = topic_partition.dir_name();
         if let Err(error) = dir.rename_log(future, &name) {
-            if let Some((reader, from)) = &old
-                && let Err(second) = from.rename_log(reader, &name)
-            {
-                self.on_storage_error(from, &second);
+            if is_written_down && let Err(second) = from.rename_log(&old, &name) {
+                self.on_storage_error(&from, &second);
             }
             return Err(PromoteError::Copy(error));
         }
-        self.futures.write().remove(topic_partition);
         let promoted = Hosted {
             reader: future.clone(),
             dir: Arc::clone(&dir),
         };
-        let replaced = self.hosted.write().exchange(promoted);
-        match replaced {
-            Some(Hosted { reader, dir: from }) => {
-                self.move_clean_offset(topic_partition, &from, &dir);
-                match is_written_down {
-                    true => from.remove_later(reader.dir(), delete_delay(&reader)),
-                    false => self.delete_dir(&reader, &from),
-                }
-                // The old directory's checkpoint entries must not outlive the log.
-                for dir in [&dir, &from] {
-                    self.checkpoint_recovery_points(dir);
-                    self.checkpoint_log_start_offsets(dir);
-                }
-                Ok(())
-            }
-            // The topic was deleted between the two.
-            None => {
-                self.delete_dir(future, &dir);
-                Err(PromoteError::GivenUp)
-            }
+        let is_exchanged = self.hosted.write().exchange(&old, promoted);
+        if !is_exchanged {
+            // The copy's directory has failed meanwhile, so that the log's deletion did not wait.
+            return Err(PromoteError::GivenUp);
         }
+        self.move_clean_offset(topic_partition, &from, &dir);
+        match is_written_down {
+            true => from.remove_later(old.dir(), delete_delay(&old)),
+            // Appends go on in the copy: the log must not come back.
+            false => self.delete_dir(&old, &from),
+        }
+        // From here on, a deletion of the log need not wait.
+        self.futures.write().remove(topic_partition);
+        drop(ending);
+        // The old directory's checkpoint entries must not outlive the log.
+        for dir in [&dir, &from] {
+            self.checkpoint_recovery_points(dir);
+            self.checkpoint_log_start_offsets(dir);
+        }
+        Ok(())
     }
 
     /// Opens the copies found at start. An error concerns the directory as it would for a log.

@@ -1,10 +1,13 @@
 //! Deletions, and moves between directories that end: when new names are on disk, and who waits for it.
 
+use std::time::Duration;
+
 use ottla_sync::fs::{Dir, Faults, PowerLoss};
 
 use super::disk_trouble::with_failing_fsyncs;
 use super::*;
 use crate::log_dirs::PromoteError;
+use crate::log_dirs::hosted_logs::Hosted;
 
 fn without_handles_for_directories() -> Faults {
     Faults {
@@ -57,6 +60,87 @@ fn a_deletion_is_forced_although_no_file_handle_is_left() {
         assert!(!dirs.dirs[0].may_return(None));
         drop(log);
     });
+}
+
+/// The thread that publishes metadata deletes copies, too.
+#[test]
+fn a_copy_is_deleted_without_an_fsync_until_its_partition_gets_a_new_log() {
+    on_simulated_disk(|disk| {
+        let moved = moved();
+        let from = moved.dirs.directory_of(&partition(0)).unwrap();
+        disk.set_faults(&moved.to, with_failing_fsyncs());
+        moved.dirs.delete_log(&partition(0));
+        for log in [&moved.log, &moved.copy] {
+            assert!(log.dir().to_string_lossy().ends_with("-delete"));
+        }
+        assert_eq!(moved.dirs.online_directory_ids().len(), 2);
+        let new = moved
+            .dirs
+            .open_log(&partition(0), TOPIC_ID, Some(from), settings());
+        assert!(new.is_ok());
+        assert_eq!(moved.dirs.online_directory_ids(), [from]);
+    });
+}
+
+/// Appends continue, and the controller may assume that the replica is in the directory of the copy.
+#[test]
+fn a_cancelled_copy_counts_as_hidden_when_its_new_name_is_on_disk() {
+    on_simulated_disk(|disk| {
+        let moved = moved();
+        moved.dirs.begin_remove_future(&partition(0));
+        let is_unforced = || moved.dirs.dirs.iter().any(|dir| dir.may_return(None));
+        assert!(is_unforced());
+        moved.dirs.hide_future(&moved.copy.reader()).unwrap();
+        assert!(!is_unforced());
+
+        let moved = self::moved();
+        moved.dirs.begin_remove_future(&partition(0));
+        disk.set_faults(&moved.to, with_failing_fsyncs());
+        assert!(moved.dirs.hide_future(&moved.copy.reader()).is_err());
+    });
+}
+
+/// The ends of moves wait for the disk.
+#[test]
+fn a_deletion_waits_for_the_end_of_a_move_only_if_its_log_has_a_copy() {
+    on_simulated_disk(|_| {
+        let Moved {
+            test,
+            dirs,
+            log,
+            copy,
+            ..
+        } = moved();
+        let dirs = Arc::new(dirs);
+        let other = open(&dirs, 1);
+        let ending = dirs.moves_end.lock();
+        dirs.delete_log(&partition(1));
+        assert_eq!(dirs.directory_of(&partition(1)), None);
+        let theirs = Arc::clone(&dirs);
+        let deleting = ottla_sync::thread::spawn(move || theirs.delete_log(&partition(0)));
+        ottla_sync::thread::sleep(Duration::from_millis(50));
+        assert!(dirs.is_hosted(&log.reader()) && dirs.is_future(&copy.reader()));
+        drop(ending);
+        deleting.join().unwrap();
+        assert_eq!(dirs.directory_of(&partition(0)), None);
+        assert_eq!(dirs.future_directory_of(&partition(0)), None);
+        drop((test, other));
+    });
+}
+
+#[test]
+fn a_copy_does_not_replace_a_later_log_of_the_name() {
+    let moved = moved();
+    let dirs = &moved.dirs;
+    let dir = dirs.dir_of(&moved.copy.reader()).unwrap();
+    let promoted = Hosted {
+        reader: moved.copy.reader(),
+        dir: Arc::clone(dir),
+    };
+    dirs.delete_log(&partition(0));
+    let new = open(dirs, 0);
+    let is_exchanged = dirs.hosted.write().exchange(&moved.log.reader(), promoted);
+    assert!(!is_exchanged && dirs.is_hosted(&new.reader()));
 }
 
 /// A start would delete it, and its copy may lack later records or be hidden.
