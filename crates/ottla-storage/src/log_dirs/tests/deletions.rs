@@ -128,6 +128,46 @@ fn a_deletion_waits_for_the_end_of_a_move_only_if_its_log_has_a_copy() {
     });
 }
 
+/// A new log of the name can be created at once.
+#[test]
+fn a_deletion_beside_the_end_of_a_move_leaves_no_log_of_the_name() {
+    on_simulated_disk(|disk| {
+        for pause_ms in 0..24 {
+            let Moved {
+                test,
+                dirs,
+                log,
+                copy,
+                from,
+                to,
+                ..
+            } = moved();
+            let dirs = Arc::new(dirs);
+            let slow = Faults {
+                delay: Some(Duration::from_millis(1)..Duration::from_millis(2)),
+                ..Faults::default()
+            };
+            disk.set_faults("/", slow);
+            let (theirs, reader) = (Arc::clone(&dirs), copy.reader());
+            let is_written_down = pause_ms % 2 == 0;
+            let promoting =
+                ottla_sync::thread::spawn(move || theirs.promote(&reader, is_written_down));
+            ottla_sync::thread::sleep(Duration::from_millis(pause_ms));
+            dirs.delete_log(&partition(0));
+            let is_left = [from, to].iter().any(|dir| is_there(&dir.join("topic-0")));
+            assert!(!is_left, "after {pause_ms} ms");
+            let other_topic = TopicId::from_u128(78);
+            let new = dirs.open_log(&partition(0), other_topic, None, settings());
+            let new = new.unwrap();
+            // Moved, or given up.
+            drop(promoting.join().unwrap());
+            assert!(dirs.is_hosted(&new.reader()) && is_there(&new.dir()));
+            disk.set_faults("/", Faults::default());
+            drop((test, log));
+        }
+    });
+}
+
 #[test]
 fn a_copy_does_not_replace_a_later_log_of_the_name() {
     let moved = moved();
