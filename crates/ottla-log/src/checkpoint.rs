@@ -66,7 +66,7 @@ fn replace_by(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<(), Storage
 }
 
 /// Fsyncs a directory: files created, renamed and removed in it survive a power loss.
-pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
     let opened = disk::open_dir(dir).map_err(|error| StorageError::new("open", dir, error))?;
     opened
         .sync()

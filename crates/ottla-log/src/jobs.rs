@@ -8,7 +8,7 @@ use ottla_sync::fs::{Writeback, forget_cached, sync_file_range};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -431,39 +431,5 @@ impl CloseJob {
     pub fn clean_log(&self, topic_id: TopicId) -> Option<CleanLog> {
         let topic_partition = self.flush.shared.dir.topic_partition();
         self.closed.as_ref()?.look(topic_partition, topic_id)
-    }
-}
-
-/// Renames the directory of a partition, the first step of its deletion.
-pub struct RenameDirJob {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) to: PathBuf,
-}
-
-impl LogReader {
-    /// The first step of deleting the partition: its directory gets a name that a start deletes.
-    /// Nothing may be appended any more; reads continue.
-    pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
-        RenameDirJob {
-            shared: self.shared.clone(),
-            to,
-        }
-    }
-}
-
-impl RenameDirJob {
-    /// Until the directory that contains it is fsynced, a power loss may bring the old name back.
-    pub fn rename(&self) -> Result<(), StorageError> {
-        let renamed = self.shared.dir.rename(&self.to, disk::rename);
-        renamed.map_err(|error| StorageError::new("rename", &self.shared.dir.path(), error))
-    }
-
-    /// Renames it and fsyncs the directory that contains it.
-    pub fn run(self) -> Result<(), StorageError> {
-        self.rename()?;
-        match self.to.parent() {
-            Some(parent) => sync_dir(parent),
-            None => Ok(()),
-        }
     }
 }

@@ -48,8 +48,8 @@ pub use error::{
 pub use handles::{HandleStats, Handles, LogFile, MayLack, retry_lacking};
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{
-    CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, WritebackJob,
-    WrittenPages, observe_flushes,
+    CloseJob, DeleteJob, FlushJob, Job, JobOutcome, SpareJob, WritebackJob, WrittenPages,
+    observe_flushes,
 };
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{

@@ -18,6 +18,7 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 use crate::batch_scan::ScanError;
 use crate::batch_tail::BatchTail;
+use crate::disk;
 use crate::disk_read::DiskWait;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
@@ -198,6 +199,13 @@ impl LogReader {
     /// log and does not find it.
     pub fn in_dir<R>(&self, work: impl FnOnce(&std::path::Path) -> R) -> R {
         self.shared.dir.keep_path(work)
+    }
+
+    /// Renames the directory of the partition; threads that read the log go on. A power loss may bring
+    /// the old name back until the directory that contains it is fsynced. An error changes nothing.
+    pub fn rename_dir(&self, to: &std::path::Path) -> Result<(), StorageError> {
+        let renamed = self.shared.dir.rename(to, disk::rename);
+        renamed.map_err(|error| StorageError::new("rename", &self.dir(), error))
     }
 
     /// Whether the directory of the partition is in a log directory.

@@ -88,7 +88,8 @@ pub struct LogDirs {
     uncreated: Mutex<BTreeMap<TopicPartition, TopicId>>,
     /// Copies that will replace logs in other directories.
     futures: RwLock<BTreeMap<TopicPartition, Future>>,
-    /// Held during the renames that promote or remove a copy. Taken before all other locks.
+    /// Held during the renames that promote or remove a copy; a copy that is promoted stays
+    /// registered until they are over. Taken before all other locks.
     moves_end: Mutex<()>,
     /// The requested directories of logs that do not exist yet.
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,
@@ -181,6 +182,7 @@ impl LogDirs {
             configured,
             path,
             lock,
+            opened,
             holds_metadata,
             ..
         } in locks.0
@@ -192,6 +194,7 @@ impl LogDirs {
                     *id,
                     holds_metadata,
                     lock,
+                    opened,
                 ))),
                 // The metadata directory, if it is not a log directory.
                 None => others.push(lock),
@@ -361,12 +364,7 @@ impl LogDirs {
             ottla_sync::random::random("directory names"),
             STRAY_DIR_SUFFIX,
         );
-        let renamed = stray
-            .log
-            .reader()
-            .rename_dir_job(stray.dir.path.join(&name))
-            .run();
-        match renamed {
+        match stray.dir.rename_log(&stray.log.reader(), &name) {
             Ok(()) => {
                 // It must not apply to a new log of the same name.
                 self.change_clean_offset(&stray.dir, &topic_partition, None);
@@ -382,17 +380,25 @@ impl LogDirs {
     /// Deletes the log of a removed partition: renames its directory at once, so that the name is
     /// free, and deletes the files after `file.delete.delay.ms`. [`Self::force_deletions`] is to
     /// follow: until its fsync a power loss may bring the log back, as one that belongs to no
-    /// partition. A new log of the same name waits for that. Blocks.
+    /// partition. A new log of the same name waits for that. A copy of the log is deleted in the
+    /// same way; none may be created at the same time. Blocks.
     pub fn delete_log(&self, topic_partition: &TopicPartition) {
-        let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
-            return self.delete_failed(topic_partition);
-        };
-        self.cleaner.abort_and_pause(topic_partition);
-        self.cleaner.resume(topic_partition);
-        self.cleaner.forget(topic_partition);
-        self.change_clean_offset(&dir, topic_partition, None);
-        self.begin_delete_dir(&reader, &dir);
-        self.remove_future(topic_partition);
+        // The end of a move renames the log and its copy, too. The ends of other moves, which wait
+        // for the disk, do not matter to a log without a copy.
+        let has_copy = self.future_directory_of(topic_partition).is_some();
+        let _ending = has_copy.then(|| self.moves_end.lock());
+        let hosted = self.hosted.write().remove(topic_partition);
+        match hosted {
+            Some(Hosted { reader, dir }) => {
+                self.cleaner.abort_and_pause(topic_partition);
+                self.cleaner.resume(topic_partition);
+                self.cleaner.forget(topic_partition);
+                self.change_clean_offset(&dir, topic_partition, None);
+                self.begin_delete_dir(&reader, &dir);
+            }
+            None => self.delete_failed(topic_partition),
+        }
+        self.begin_remove_future(topic_partition);
     }
 
     /// Closes the directories when a start is aborted before any partition has claimed its log.

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
+use ottla_sync::fs::Dir;
 
 use super::lock::DirLock;
 
@@ -23,6 +24,7 @@ pub(super) struct LockedDir {
     /// It contains the metadata log.
     pub(super) holds_metadata: bool,
     pub(super) lock: DirLock,
+    pub(super) opened: Dir,
 }
 
 impl DirLocks {
@@ -56,12 +58,16 @@ impl DirLocks {
                     path.display()
                 )
             })?;
+            let opened = Dir::open(&path).map_err(|error| {
+                format!("cannot open log directory {}: {error}", path.display())
+            })?;
             locked.push(LockedDir {
                 configured,
                 path,
                 real,
                 holds_metadata: !is_log_dir,
                 lock,
+                opened,
             });
         }
         Ok(DirLocks(locked))

@@ -8,7 +8,7 @@
 //! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`,
 //! `recoverAbandonedFutureLogs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,12 +128,21 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Cancels a copy and deletes it. Blocks.
-    pub fn remove_future(&self, topic_partition: &TopicPartition) {
-        let _ending = self.moves_end.lock();
+    /// Cancels a copy and deletes it: renames its directory, starts to fsync the new name, and deletes
+    /// the files after a delay. Blocks.
+    pub fn remove_future(self: &Arc<Self>, topic_partition: &TopicPartition) {
+        let ending = self.moves_end.lock();
+        self.begin_remove_future(topic_partition);
+        drop(ending);
+        self.force_deletions();
+    }
+
+    /// The same without the fsync: [`Self::force_deletions`] is to follow. The caller holds `moves_end`
+    /// if there may be a copy.
+    pub(super) fn begin_remove_future(&self, topic_partition: &TopicPartition) {
         let removed = self.futures.write().remove(topic_partition);
         if let Some(Future { reader, dir, .. }) = removed {
-            self.delete_dir(&reader, &dir);
+            self.begin_delete_dir(&reader, &dir);
         }
     }
 
@@ -148,9 +157,9 @@ impl LogDirs {
 
     /// The same without the fsync: [`LogDir::force_deletions`] is to follow.
     pub(super) fn begin_delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
-        let path = renamed_path(log, dir, DELETE_DIR_SUFFIX);
-        match log.rename_dir_job(path.clone()).rename() {
-            Ok(()) => dir.note_deleted(log, path),
+        let path = dir.path.join(new_name(log, DELETE_DIR_SUFFIX));
+        match log.rename_dir(&path) {
+            Ok(()) => dir.note_deleted(log.topic_partition(), path, delete_delay(log)),
             Err(error) => self.on_storage_error(dir, &error),
         }
     }
@@ -170,7 +179,8 @@ impl LogDirs {
         }
     }
 
-    /// Renames a copy so that a start deletes it instead of promoting it. Blocks.
+    /// Renames a copy so that a start deletes it instead of promoting it, also after a power loss.
+    /// Blocks.
     pub fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
         self.rename_future(future, DELETE_DIR_SUFFIX)
     }
@@ -183,9 +193,12 @@ impl LogDirs {
     fn rename_future(&self, future: &LogReader, suffix: &str) -> Result<(), StorageError> {
         let _ending = self.moves_end.lock();
         match self.dir_of_future(future) {
-            Some(dir) => rename_to(future, &dir, suffix).map(drop),
+            Some(dir) => dir.rename_log(future, &new_name(future, suffix)),
             // The copy was cancelled and is being deleted.
-            None => Ok(()),
+            None => match self.dir_of(future).filter(|dir| dir.is_online()) {
+                Some(dir) => dir.force_deletions(),
+                None => Ok(()),
+            },
         }
     }
 
@@ -207,58 +220,54 @@ impl LogDirs {
     /// nothing.
     pub fn promote(&self, future: &LogReader, is_written_down: bool) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
-        // Held, so that the copy cannot be cancelled at the same time. The register itself is not
-        // locked, because threads that must not wait for the disk use it.
-        let _ending = self.moves_end.lock();
+        // Held, so that neither the copy nor the log can be deleted at the same time. The register
+        // itself is not locked, because threads that must not wait for the disk use it.
+        let ending = self.moves_end.lock();
         let Some(dir) = self.dir_of_future(future) else {
             return Err(PromoteError::GivenUp);
         };
-        let old = match self.hosted.read().get(topic_partition) {
-            Some(hosted) if is_written_down => {
-                Some((hosted.reader.clone(), Arc::clone(&hosted.dir)))
-            }
-            _ => None,
+        let hosted = self.hosted.read();
+        let old = hosted.get(topic_partition);
+        let old = old.map(|log| (log.reader.clone(), Arc::clone(&log.dir)));
+        drop(hosted);
+        let Some((old, from)) = old else {
+            return Err(PromoteError::GivenUp);
         };
-        let mut set_aside = None;
-        if let Some((reader, from)) = &old {
-            let path = rename_to(reader, from, DELETE_DIR_SUFFIX);
-            set_aside = Some(path.map_err(PromoteError::Log)?);
+        if is_written_down {
+            let renamed = from.rename_log(&old, &new_name(&old, DELETE_DIR_SUFFIX));
+            renamed.map_err(PromoteError::Log)?;
         }
         let name = topic_partition.dir_name();
-        if let Err(error) = future.rename_dir_job(dir.path.join(&name)).run() {
-            if let Some((reader, from)) = &old
-                && let Err(second) = reader.rename_dir_job(from.path.join(&name)).run()
-            {
-                self.on_storage_error(from, &second);
+        if let Err(error) = dir.rename_log(future, &name) {
+            if is_written_down && let Err(second) = from.rename_log(&old, &name) {
+                self.on_storage_error(&from, &second);
             }
             return Err(PromoteError::Copy(error));
         }
-        self.futures.write().remove(topic_partition);
         let promoted = Hosted {
             reader: future.clone(),
             dir: Arc::clone(&dir),
         };
-        let replaced = self.hosted.write().exchange(promoted);
-        match replaced {
-            Some(Hosted { reader, dir: from }) => {
-                self.move_clean_offset(topic_partition, &from, &dir);
-                match set_aside {
-                    Some(path) => from.remove_later(path, delete_delay(&reader)),
-                    None => self.delete_dir(&reader, &from),
-                }
-                // The old directory's checkpoint entries must not outlive the log.
-                for dir in [&dir, &from] {
-                    self.checkpoint_recovery_points(dir);
-                    self.checkpoint_log_start_offsets(dir);
-                }
-                Ok(())
-            }
-            // The topic was deleted between the two.
-            None => {
-                self.delete_dir(future, &dir);
-                Err(PromoteError::GivenUp)
-            }
+        let is_exchanged = self.hosted.write().exchange(&old, promoted);
+        if !is_exchanged {
+            // The copy's directory has failed meanwhile, so that the log's deletion did not wait.
+            return Err(PromoteError::GivenUp);
         }
+        self.move_clean_offset(topic_partition, &from, &dir);
+        match is_written_down {
+            true => from.remove_later(old.dir(), delete_delay(&old)),
+            // Appends go on in the copy: the log must not come back.
+            false => self.delete_dir(&old, &from),
+        }
+        // From here on, a deletion of the log need not wait.
+        self.futures.write().remove(topic_partition);
+        drop(ending);
+        // The old directory's checkpoint entries must not outlive the log.
+        for dir in [&dir, &from] {
+            self.checkpoint_recovery_points(dir);
+            self.checkpoint_log_start_offsets(dir);
+        }
+        Ok(())
     }
 
     /// Opens the copies found at start. An error concerns the directory as it would for a log.
@@ -325,8 +334,8 @@ impl LogDirs {
         if let Some(current) = self.loaded.lock().remove(topic_partition) {
             self.delete_dir(&current.log.reader(), &current.dir);
         }
-        let name = future.dir.path.join(topic_partition.dir_name());
-        if let Err(error) = future.reader.rename_dir_job(name).run() {
+        let name = topic_partition.dir_name();
+        if let Err(error) = future.dir.rename_log(&future.reader, &name) {
             self.on_storage_error(&future.dir, &error);
             return None;
         }
@@ -409,20 +418,13 @@ pub enum PromoteError {
     Copy(StorageError),
 }
 
-/// Renames the directory of a log to a unique name with this suffix.
-fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
-    let to = renamed_path(log, dir, suffix);
-    log.rename_dir_job(to.clone()).run()?;
-    Ok(to)
-}
-
-fn renamed_path(log: &LogReader, dir: &LogDir, suffix: &str) -> PathBuf {
-    let name = dir_names::suffixed(
+/// A unique name for the directory of a log with this suffix.
+fn new_name(log: &LogReader, suffix: &str) -> String {
+    dir_names::suffixed(
         log.topic_partition(),
         ottla_sync::random::random("directory names"),
         suffix,
-    );
-    dir.path.join(name)
+    )
 }
 
 /// Whether a segment in this directory is not empty, as far as that can be found out. The result of a

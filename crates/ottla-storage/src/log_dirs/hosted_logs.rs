@@ -65,14 +65,14 @@ impl HostedLogs {
         self.logs.take(topic_partition)
     }
 
-    /// Puts a log in the place of another and returns that one. No effect if there is none.
-    pub(super) fn exchange(&mut self, log: Hosted) -> Option<Hosted> {
-        if self.contains_key(log.reader.topic_partition()) {
-            self.changes += 1;
-            self.logs.replace(log)
-        } else {
-            None
+    /// Puts a log in the place of `old`. Returns false, without an effect, if that is not there.
+    pub(super) fn exchange(&mut self, old: &LogReader, log: Hosted) -> bool {
+        let current = self.get(log.reader.topic_partition());
+        let is_there = current.is_some_and(|current| current.reader.is_of_same_log(old));
+        if is_there {
+            self.insert(log);
         }
+        is_there
     }
 }
 

@@ -85,10 +85,13 @@ impl LogDirs {
         let (mut listed, mut files_of_listed) = (Vec::new(), Vec::new());
         for (dir, ReadDir { listing, files }) in self.dirs.iter().zip(read) {
             match listing {
-                Ok(listing) => {
-                    listed.push((dir, begin(listing, dir)));
-                    files_of_listed.push(files);
-                }
+                Ok(listing) => match begin(listing, dir) {
+                    Ok(partitions) => {
+                        listed.push((dir, partitions));
+                        files_of_listed.push(files);
+                    }
+                    Err(error) => self.on_storage_error(dir, &error),
+                },
                 Err(ListError::Refused(sentence)) => return Err(sentence),
                 Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
             }
@@ -216,7 +219,7 @@ impl LogDirs {
         }
     }
 
-    /// Deletes a log that could not be loaded. Blocks.
+    /// Deletes a log that could not be loaded. [`LogDir::force_deletions`] is to follow. Blocks.
     pub(super) fn delete_failed(&self, topic_partition: &TopicPartition) {
         let mut all = self.failed.lock();
         let Some(failed) = all.remove(topic_partition) else {
@@ -238,7 +241,7 @@ impl LogDirs {
             let error = StorageError::new("rename", &from, error);
             return self.on_storage_error(&failed.dir, &error);
         }
-        failed.dir.remove_later(to, Duration::ZERO);
+        failed.dir.note_deleted(topic_partition, to, Duration::ZERO);
     }
 
     fn load_again(
@@ -403,12 +406,19 @@ impl DirLoad {
 }
 
 /// Continues interrupted deletions, and returns the partitions.
-fn begin(listing: Listing, dir: &LogDir) -> Vec<(TopicPartition, PathBuf)> {
+fn begin(listing: Listing, dir: &LogDir) -> Result<Vec<(TopicPartition, PathBuf)>, StorageError> {
+    if !listing.deleted.is_empty() {
+        // Without this fsync:
+        // 1. A process renames a log, and is killed before it has fsynced the new name.
+        // 2. The next one removes the files.
+        // 3. After a power loss, the log has its old name again, but not all of its files.
+        dir.sync_names()?;
+    }
     for path in listing.deleted {
         dir.remove_later(path, Duration::ZERO);
     }
     dir.futures_found.lock().extend(listing.futures);
-    listing.partitions
+    Ok(listing.partitions)
 }
 
 /// The logs that were replaced by another, by directory and index, ascending. A move between
@@ -471,6 +481,8 @@ fn set_superseded_aside(
     );
     ottla_sync::fs::rename(path, dir.path.join(&name))
         .map_err(|error| StorageError::new("rename", path, error))?;
+    // After a power loss, a start must not find it beside a later log of the name.
+    dir.sync_names()?;
     tracing::warn!(
         %topic_partition, dir = %dir.path.display(), renamed_to = name,
         "the partition was moved to another directory, and the node crashed before the old log was deleted; it was set aside and can be removed"

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint, sync_dir};
+use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint};
 use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
+use ottla_sync::fs::Dir;
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
 
 use super::dir_threads::DirThreads;
@@ -25,6 +26,8 @@ pub struct LogDir {
     /// It contains the metadata log, without which the node cannot continue.
     pub(super) holds_metadata: bool,
     lock: Mutex<Option<DirLock>>,
+    /// Kept open, because there may be no file handle left when it has to be fsynced.
+    opened: Dir,
     /// It gets no new logs (`cordoned.log.dirs`).
     is_cordoned: AtomicBool,
     /// Why it is offline; the first reason is kept.
@@ -101,6 +104,7 @@ impl LogDir {
         directory_id: DirectoryId,
         holds_metadata: bool,
         lock: DirLock,
+        opened: Dir,
     ) -> LogDir {
         let checkpoint_marks = Arc::new(CheckpointMarks::of(path.clone()));
         LogDir {
@@ -109,6 +113,7 @@ impl LogDir {
             directory_id,
             holds_metadata,
             lock: Mutex::new(Some(lock)),
+            opened,
             is_cordoned: AtomicBool::new(false),
             failure: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
@@ -144,11 +149,27 @@ impl LogDir {
         self.failure.set(reason.to_owned()).is_ok()
     }
 
+    /// Gives the directory of a log another name, durably. After an error it has the old one. Blocks.
+    pub(super) fn rename_log(&self, log: &LogReader, name: &str) -> Result<(), StorageError> {
+        let before = log.dir();
+        log.rename_dir(&self.path.join(name))?;
+        self.sync_names().inspect_err(|_| {
+            // A log that stays in use must not keep a name that a start deletes. If this fails, too,
+            // no more can be done in a directory that has failed.
+            let _ = log.rename_dir(&before);
+        })
+    }
+
     /// A log was renamed to `path`, and is deleted after the delay once that name is on disk.
-    pub(super) fn note_deleted(&self, log: &LogReader, path: PathBuf) {
+    pub(super) fn note_deleted(
+        &self,
+        topic_partition: &TopicPartition,
+        path: PathBuf,
+        delay: Duration,
+    ) {
         let deleted = DeletedLog {
-            topic_partition: log.topic_partition().clone(),
-            delay: delete_delay(log),
+            topic_partition: topic_partition.clone(),
+            delay,
         };
         self.unforced.lock().insert(path, deleted);
     }
@@ -160,13 +181,13 @@ impl LogDir {
         names.any(|deleted| name.is_none_or(|name| name == deleted))
     }
 
-    /// Fsyncs the new names of deleted logs. Blocks.
+    /// Fsyncs the new names of deleted logs. An error is as that of [`Self::sync_names`]. Blocks.
     pub(super) fn force_deletions(&self) -> Result<(), StorageError> {
         let renamed = self.unforced.lock().clone();
         if renamed.is_empty() {
             return Ok(());
         }
-        sync_dir(&self.path)?;
+        self.sync_names()?;
         for (path, DeletedLog { delay, .. }) in renamed {
             // Another thread may have done the same.
             if self.unforced.lock().remove(&path).is_some() {
@@ -176,7 +197,14 @@ impl LogDir {
         Ok(())
     }
 
-    /// Removes a renamed directory after the delay for readers.
+    /// Fsyncs the names in the directory. An error is never temporary: no file handle is needed, and
+    /// a failed fsync is not tried again. Blocks.
+    pub(super) fn sync_names(&self) -> Result<(), StorageError> {
+        let synced = self.opened.sync();
+        synced.map_err(|error| StorageError::fsync(&self.path, error))
+    }
+
+    /// Removes a directory, whose new name is on disk, after the delay for readers.
     pub(super) fn remove_later(&self, path: PathBuf, delay: Duration) {
         self.files.submit(delay, move || remove_dir(&path));
     }

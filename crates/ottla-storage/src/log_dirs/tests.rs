@@ -1,6 +1,7 @@
 mod broken_cases;
 mod checkpoints;
 mod clean_logs;
+mod deletions;
 mod disk_trouble;
 mod late;
 mod loading;

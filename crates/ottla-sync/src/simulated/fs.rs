@@ -41,7 +41,10 @@ impl Dir {
     #[track_caller]
     pub fn open(path: &Path) -> io::Result<Dir> {
         Ok(Dir(match simulated() {
-            Some(disk) => DirKind::Simulated(disk, path.to_owned()),
+            Some(disk) => {
+                disk.open_dir(path)?;
+                DirKind::Simulated(disk, path.to_owned())
+            }
             None => DirKind::Kernel(kernel::Dir::open(path)?),
         }))
     }

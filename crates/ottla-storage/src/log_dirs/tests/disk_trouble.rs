@@ -51,7 +51,7 @@ fn appends_are_refused_while_only_the_reserve_is_free() {
     });
 }
 
-fn with_failing_fsyncs() -> Faults {
+pub(super) fn with_failing_fsyncs() -> Faults {
     Faults {
         syncs_fail_one_in: 1,
         ..Faults::default()

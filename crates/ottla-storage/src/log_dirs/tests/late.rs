@@ -3,6 +3,7 @@
 use ottla_sync::fs::Faults;
 use ottla_types::{BrokerEpoch, Offset, Uuid};
 
+use super::disk_trouble::with_failing_fsyncs;
 use super::*;
 use crate::log_dirs::OpenLogError;
 use crate::log_dirs::load::RELOAD_PAUSE;
@@ -98,5 +99,17 @@ fn a_log_that_could_not_be_loaded_is_deleted_with_its_replica() {
         dirs.delete_log(&partition(0));
         let log = open(dirs, 0);
         assert_eq!(log.log_end_offset(), Offset(0));
+    });
+}
+
+/// After a power loss, a start could find it beside a new log of the name, without some of its files.
+#[test]
+fn the_deletion_of_an_unloaded_log_is_forced_before_its_name_is_used_again() {
+    after_a_start_without_space(|disk, _, dirs| {
+        disk.set_faults("/", with_failing_fsyncs());
+        dirs.delete_log(&partition(0));
+        assert!(!dirs.online_directory_ids().is_empty());
+        let again = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+        assert!(again.is_err() && dirs.online_directory_ids().is_empty());
     });
 }

@@ -292,6 +292,14 @@ impl Disk {
         Ok(())
     }
 
+    /// The fault of opening a directory. It is no switch point, because its fsync is one.
+    pub(super) fn open_dir(&self, path: &Path) -> io::Result<()> {
+        match self.faults(path).dir_opens_fail {
+            true => Err(Errno::MFILE.into()),
+            false => Ok(()),
+        }
+    }
+
     #[track_caller]
     pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let faults = self.call(path, Call::Sync)?;

@@ -25,7 +25,10 @@ pub struct Faults {
     pub writes_fail_one_in: u64,
     /// Unsynced data is lost at the next power loss, even if a later fsync succeeds.
     pub syncs_fail_one_in: u64,
+    /// Of files.
     pub opens_fail_one_in: u64,
+    /// No handle is left for a directory.
+    pub dir_opens_fail: bool,
     pub short_writes_one_in: u64,
     /// Non-blocking reads would have to wait.
     pub uncached_one_in: u64,
