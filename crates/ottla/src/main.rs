@@ -28,7 +28,6 @@ mod paragraphs;
 mod preflight;
 mod scripts;
 mod server;
-mod shell_word;
 mod stop_signals;
 mod terminal;
 mod tls;
