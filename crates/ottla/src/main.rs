@@ -25,6 +25,7 @@ mod node_properties;
 mod output_lines;
 mod owner_file;
 mod paragraphs;
+mod port_user;
 mod preflight;
 mod scripts;
 mod server;

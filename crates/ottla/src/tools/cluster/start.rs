@@ -82,6 +82,9 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     };
     let layout = Layout::open(&args.dir, wanted)?;
     layout.prepare()?;
+    for warning in &layout.warnings {
+        eprintln!("ottla: {warning}");
+    }
     for warning in warnings_of(&layout, &args.overrides) {
         eprintln!("ottla: --override: {warning}");
     }
