@@ -1,7 +1,7 @@
 //! Kafka's nouns as types: offsets, epochs, IDs, topic partitions and error codes.
 //!
 //! Numbers that could be confused are distinct types, so that a leader epoch cannot be passed as a
-//! partition epoch. The types carry no behaviour beyond their meaning. Beside them is [`shell_word`],
+//! partition epoch. The types carry no behaviour beyond their meaning. Beside them is [`shell_word()`],
 //! which messages of all crates use. This crate has no I/O, clock or randomness.
 
 #![forbid(unsafe_code)]
