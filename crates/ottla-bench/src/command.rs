@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use ottla_client::properties;
 use ottla_config::Properties;
+use ottla_types::shell_word;
 
 use crate::openmessaging::{self, Driver, Workload};
 use crate::report;
@@ -318,21 +319,13 @@ fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<Targ
 
 /// The command line, quoted for a shell.
 fn repeating_command() -> String {
-    let quoted = |argument: String| {
-        let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@+%".contains(c);
-        if !argument.is_empty() && argument.chars().all(is_plain) {
-            argument
-        } else {
-            format!("'{}'", argument.replace('\'', "'\\''"))
-        }
-    };
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
     let name = Path::new(&program)
         .file_name()
         .and_then(|name| name.to_str());
     let mut words = vec![name.unwrap_or("ottla").to_owned()];
-    words.extend(arguments.map(quoted));
+    words.extend(arguments.map(|argument| shell_word(&argument)));
     words.join(" ")
 }
 

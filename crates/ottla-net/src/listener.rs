@@ -13,8 +13,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_config::{BrokerConfig, Listener};
+use ottla_config::{BrokerConfig, Listener, parse_host_port};
 use ottla_sync::net::{self, BoundSocket, ListenOptions, TcpListener, TcpStream};
+use ottla_types::shell_word;
 
 use super::connection;
 use crate::connections::{Limits, ListenerInfo, Refusal};
@@ -133,7 +134,7 @@ fn in_use(config: &BrokerConfig, listener: &Listener) -> String {
         listeners.push(free.to_string());
     }
     let overrides = [
-        Some(format!("--override listeners={}", listeners.join(","))),
+        Some(override_option("listeners", &listeners)),
         with_ports(config, "advertised.listeners", |item| {
             let (name, _) = item.split_once("://")?;
             let mut moved = moved.iter();
@@ -145,6 +146,13 @@ fn in_use(config: &BrokerConfig, listener: &Listener) -> String {
             let mut moved = moved.iter();
             let (from, port) = moved.find(|(from, _)| from.is_controller)?;
             (id.parse::<i32>().ok() == Some(config.node_id)).then_some((from.port, *port))
+        }),
+        with_ports(config, "controller.quorum.bootstrap.servers", |item| {
+            let (host, port) = parse_host_port(item)?;
+            let mut moved = moved.iter();
+            let (from, moved_port) =
+                moved.find(|(from, _)| from.is_controller && from.port == port)?;
+            is_reached_at(config, from, &host).then_some((port, *moved_port))
         }),
     ];
     let overrides: Vec<String> = overrides.into_iter().flatten().collect();
@@ -171,7 +179,32 @@ fn with_ports(
     };
     let items: Vec<&str> = given.split(',').map(str::trim).collect();
     let changed: Vec<String> = items.iter().copied().map(item).collect();
-    (changed != items).then(|| format!("--override {key}={}", changed.join(",")))
+    (changed != items).then(|| override_option(key, &changed))
+}
+
+/// The option for a shell.
+fn override_option(key: &str, items: &[String]) -> String {
+    let setting = format!("{key}={}", items.join(","));
+    format!("--override {}", shell_word(&setting))
+}
+
+/// Whether others reach this controller listener at a host: the one that it advertises, or an address
+/// that it is bound to. Unlike a voter, a bootstrap server has no node ID, and controllers on other
+/// machines often have the same port.
+fn is_reached_at(config: &BrokerConfig, listener: &Listener, host: &str) -> bool {
+    let mut advertised = config.advertised_controller_listeners.iter();
+    if advertised.any(|it| it.name == listener.name && it.host.as_deref() == Some(host)) {
+        return true;
+    }
+    let addresses = |host: &str| net::resolve(host, 0).unwrap_or_default();
+    let bound = addresses(listener.host.as_deref().unwrap_or(every_address()));
+    let is_bound = |address: &SocketAddr| {
+        // Only an address of this machine can be bound.
+        let is_of_machine = || open(config, *address).is_ok();
+        let mut bound = bound.iter().map(SocketAddr::ip);
+        bound.any(|ip| ip == address.ip() || (ip.is_unspecified() && is_of_machine()))
+    };
+    addresses(host).iter().any(is_bound)
 }
 
 fn is_in_use(config: &BrokerConfig, listener: &Listener) -> bool {
@@ -478,6 +511,74 @@ mod tests {
             "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:MOVED \
              --override advertised.listeners=PLAINTEXT://h:9,CONTROLLER://h:MOVED \
              --override controller.quorum.voters=1@h:MOVED,2@g:PORT",
+        );
+    }
+
+    /// 192.0.2.1 is another machine, whose controller has the same port.
+    #[tokio::test]
+    async fn the_overrides_for_another_port_include_this_node_as_a_bootstrap_server() {
+        let servers = "controller.quorum.bootstrap.servers";
+        suggests(
+            &[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:PORT",
+                ),
+                (servers, "192.0.2.1:PORT, 127.0.0.1:PORT,127.0.0.1:1"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:MOVED \
+             --override controller.quorum.bootstrap.servers=192.0.2.1:PORT,127.0.0.1:MOVED,127.0.0.1:1",
+        );
+        // Any address of this machine.
+        suggests(
+            &[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:0,CONTROLLER://0.0.0.0:PORT",
+                ),
+                (servers, "192.0.2.1:PORT,127.0.0.1:PORT"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://0.0.0.0:MOVED \
+             --override controller.quorum.bootstrap.servers=192.0.2.1:PORT,127.0.0.1:MOVED",
+        );
+        // The advertised name.
+        suggests(
+            &[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:PORT",
+                ),
+                (
+                    "advertised.listeners",
+                    "PLAINTEXT://h.invalid:9,CONTROLLER://h.invalid:PORT",
+                ),
+                (servers, "h.invalid:PORT,192.0.2.1:PORT"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:MOVED \
+             --override advertised.listeners=PLAINTEXT://h.invalid:9,CONTROLLER://h.invalid:MOVED \
+             --override controller.quorum.bootstrap.servers=h.invalid:MOVED,192.0.2.1:PORT",
+        );
+        // The port of a broker.
+        suggests(
+            &[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:PORT,CONTROLLER://127.0.0.1:0",
+                ),
+                (servers, "127.0.0.1:PORT"),
+            ],
+            "listeners=PLAINTEXT://127.0.0.1:MOVED,CONTROLLER://127.0.0.1:0",
+        );
+    }
+
+    #[tokio::test]
+    async fn the_overrides_for_another_port_are_words_of_a_shell() {
+        suggests(
+            &[(
+                "listeners",
+                "PLAINTEXT://127.0.0.1:PORT,CONTROLLER://[::1]:0",
+            )],
+            "'listeners=PLAINTEXT://127.0.0.1:MOVED,CONTROLLER://[::1]:0'",
         );
     }
 

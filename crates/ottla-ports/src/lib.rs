@@ -7,14 +7,16 @@
 //! 2. The process keeps that socket until it ends. Then the kernel closes it, also after SIGKILL. Programs that it
 //!    starts do not inherit the socket (it is close-on-exec), so a lease does not outlive the process.
 //! 3. Within the process, no port is handed out twice.
+//! 4. A process that starts nodes at ports that were chosen before leases the blocks of these ports again.
 //!
 //! All blocks are below the kernel's ephemeral range, so neither an outgoing connection nor a listener at port 0 gets
 //! one of these ports. Ports at which a program listens that knows nothing of leases are skipped.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::ops::Range;
-use std::sync::{LazyLock, Mutex};
+use std::ops::{Range, RangeInclusive};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 const FIRST: u16 = 10_000;
 const BLOCKS: u16 = 680;
@@ -44,11 +46,33 @@ pub fn lease_ports<const N: usize>() -> io::Result<[u16; N]> {
 /// # Errors
 /// `AddrNotAvailable` if other processes have leased too many; others if the system gives no socket.
 pub fn lease_range(count: u16) -> io::Result<u16> {
+    leases().lease(count)
+}
+
+/// Leases the blocks of ports that were chosen before, until the process ends, and returns the blocks that other
+/// processes have leased. Ports outside of all blocks cannot be leased.
+///
+/// # Errors
+/// If the system gives no socket.
+pub fn lease_again(ports: impl IntoIterator<Item = u16>) -> io::Result<Vec<LeasedElsewhere>> {
+    leases().lease_again(ports)
+}
+
+/// A block that another process has leased.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeasedElsewhere {
+    pub ports: RangeInclusive<u16>,
+    /// The UDP port that the process has bound.
+    pub udp_port: u16,
+}
+
+/// The leases of this process.
+fn leases() -> MutexGuard<'static, Leases> {
     static LEASES: LazyLock<Mutex<Leases>> = LazyLock::new(|| {
         let start = std::process::id().wrapping_mul(APART);
         Mutex::new(Leases::starting_at(start))
     });
-    LEASES.lock().expect("no holder panics").lease(count)
+    LEASES.lock().expect("no holder panics")
 }
 
 /// The leases of a process.
@@ -59,8 +83,8 @@ struct Leases {
     untried: u16,
     /// Leased ports that were not handed out.
     left: Range<u16>,
-    /// One socket for each leased block.
-    blocks: Vec<UdpSocket>,
+    /// One socket for each leased block, by the block's number.
+    blocks: BTreeMap<u16, UdpSocket>,
     /// Binds the UDP port of a block.
     bind: fn(u16) -> io::Result<UdpSocket>,
 }
@@ -72,7 +96,7 @@ impl Leases {
             next_block: (block % u32::from(BLOCKS)) as u16,
             untried: BLOCKS,
             left: 0..0,
-            blocks: Vec::new(),
+            blocks: BTreeMap::new(),
             bind,
         }
     }
@@ -95,6 +119,41 @@ impl Leases {
         }
     }
 
+    fn lease_again(
+        &mut self,
+        ports: impl IntoIterator<Item = u16>,
+    ) -> io::Result<Vec<LeasedElsewhere>> {
+        let mut numbers = BTreeSet::new();
+        for port in ports {
+            if self.left.contains(&port) {
+                self.left.start = port + 1;
+            }
+            let number = port.checked_sub(FIRST).map(|after| after / BLOCK);
+            numbers.extend(number.filter(|number| *number < BLOCKS));
+        }
+        let mut elsewhere = Vec::new();
+        for number in numbers {
+            if self.blocks.contains_key(&number) {
+                continue;
+            }
+            let udp_port = FIRST_UDP + number;
+            match (self.bind)(udp_port) {
+                Ok(block) => {
+                    self.blocks.insert(number, block);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    let first = FIRST + number * BLOCK;
+                    elsewhere.push(LeasedElsewhere {
+                        ports: first..=first + (BLOCK - 1),
+                        udp_port,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(elsewhere)
+    }
+
     /// Adds a block to `left`. If it does not follow the ports that are left, these are given up.
     fn lease_block(&mut self) -> io::Result<()> {
         while self.untried > 0 {
@@ -111,7 +170,7 @@ impl Leases {
                 continue;
             };
             let start = FIRST + number * BLOCK;
-            self.blocks.push(block);
+            self.blocks.insert(number, block);
             if self.left.end != start {
                 self.left.start = start;
             }
@@ -187,6 +246,50 @@ mod tests {
         );
     }
 
+    /// A process whose leases exclude only others of this test, not all processes of the machine.
+    fn apart(block: u32) -> Leases {
+        Leases {
+            bind: |port| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 77), port)),
+            ..Leases::starting_at(block)
+        }
+    }
+
+    #[test]
+    fn ports_that_were_chosen_before_are_leased_again() {
+        let before = apart(400).lease(3).unwrap();
+        let ports = [before, before + 2];
+        let mut process = apart(400);
+        // Others are in no block.
+        let others = [9092, FIRST - 1, FIRST + BLOCKS * BLOCK];
+        let elsewhere = process.lease_again(others.into_iter().chain(ports));
+        assert_eq!(elsewhere.unwrap(), []);
+        assert_eq!(process.blocks.len(), 1);
+        // Neither another process nor this one hands them out.
+        let mut other = apart(400);
+        let theirs = [(); BLOCK as usize].map(|()| other.lease(1).unwrap());
+        let own = [(); BLOCK as usize].map(|()| process.lease(1).unwrap());
+        for port in ports {
+            assert!(!theirs.contains(&port) && !own.contains(&port), "{port}");
+        }
+        let first = before - (before - FIRST) % BLOCK;
+        let leased = LeasedElsewhere {
+            ports: first..=first + 31,
+            udp_port: FIRST_UDP + (first - FIRST) / BLOCK,
+        };
+        assert_eq!(other.lease_again(ports).unwrap(), [leased]);
+        // Its own lease is none of another process.
+        assert_eq!(process.lease_again(ports).unwrap(), []);
+    }
+
+    #[test]
+    fn ports_that_are_leased_again_are_not_handed_out() {
+        let mut process = apart(500);
+        let first = process.lease(1).unwrap();
+        assert_eq!(process.lease_again([first + 1, first + 2]).unwrap(), []);
+        let next = process.lease(1).unwrap();
+        assert!(next > first + 2, "{next} after {first}");
+    }
+
     #[test]
     fn a_port_at_which_a_foreign_program_listens_is_skipped() {
         let mut process = Leases::starting_at(300);
@@ -203,6 +306,8 @@ mod tests {
         let mut process = Leases::starting_at(200);
         process.bind = |_| Err(io::ErrorKind::OutOfMemory.into());
         let error = process.lease(1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        let error = process.lease_again([FIRST]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         // The search continues when there are sockets again.
         process.bind = bind;

@@ -178,7 +178,12 @@ impl RemoteTier {
     }
 
     /// As [`RemoteTier::admit`], for another read of a response that holds memory. `None` if it would have to
-    /// wait.
+    /// wait for memory or for its turn.
+    ///
+    /// The quota decides once for a response, at its first read. Kafka asks it for each partition, but before
+    /// any of the response's reads has begun, and a read counts only when it has ended: the answer is the same
+    /// for all. If it were asked again here, a first read that ends early would hold back the others, depending
+    /// on the timing of threads. Source: `ReplicaManager.handleOffsetOutOfRangeError`, `RemoteLogReader.call`.
     pub fn admit_at_once(
         &self,
         partition: &Arc<Partition>,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use ottla_types::shell_word;
+
 /// Escapes control characters and line separators: a client chooses its name, and must not be able
 /// to forge lines.
 pub fn escaped(text: &str) -> Cow<'_, str> {
@@ -18,15 +20,10 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Quotes text as one word of a shell command.
+/// Quotes text as one word of a shell command, without its control characters and line separators.
 pub(crate) fn quoted(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":._-/=@,".contains(&byte);
-    if text.bytes().all(is_plain) && !text.is_empty() {
-        text.to_owned()
-    } else {
-        let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
-        format!("'{}'", shown.replace('\'', "'\\''"))
-    }
+    let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
+    shell_word(&shown)
 }
 
 fn ends_line(char: char) -> bool {

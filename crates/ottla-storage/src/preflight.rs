@@ -20,7 +20,8 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use ottla_config::{BrokerConfig, Examined, Origin, Properties, broker_config};
+use ottla_config::{BrokerConfig, Examined, Origin, Properties, Property, broker_config};
+use ottla_types::shell_word;
 
 use crate::format::THIS_FILE;
 use look::Look;
@@ -74,7 +75,8 @@ impl Preflight {
     fn new(mut look: Look, properties: &Properties) -> Preflight {
         let changes = look.findings.iter_mut().filter_map(|it| it.change.as_mut());
         for change in changes.filter(|change| change.contains(THIS_FILE)) {
-            let file = format!("{}{}", properties.file_name(), overridden(properties));
+            let name = shell_word(properties.file_name());
+            let file = format!("{name}{}", overridden(properties));
             *change = change.replace(THIS_FILE, &file);
         }
         look.findings.sort_by_key(|finding| finding.severity);
@@ -122,8 +124,12 @@ fn overridden(properties: &Properties) -> String {
     ];
     let given = keys.iter().filter_map(|key| properties.get(key));
     let overrides = given.filter(|property| property.origin == Origin::Override);
-    let options: String = overrides
-        .map(|property| format!(" --override '{}={}'", property.key, property.value))
-        .collect();
-    properties.with_variables(&options)
+    // Quoted with its variables, which a shell would expand.
+    let word = |property: &Property| {
+        let setting = format!("{}={}", property.key, property.value);
+        shell_word(&properties.with_variables(&setting))
+    };
+    overrides
+        .map(|property| format!(" --override {}", word(property)))
+        .collect()
 }

@@ -76,7 +76,9 @@ use settings::{
 };
 
 pub use acls::UNKNOWN;
-pub use admin_client::{config_without_credentials, connect_within as connect_admin};
+pub use admin_client::{
+    cluster_flags, config_without_credentials, connect_within as connect_admin,
+};
 pub use retired_flags::advice as advice_for_retired_flags;
 pub use settings::{load_properties, read_properties};
 

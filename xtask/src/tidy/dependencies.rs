@@ -48,9 +48,10 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-bench", "types config records protocol client ports"),
     ("ottla-console", "types sasl records protocol oauth security rebalance rebalance-apply client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
+    // coordinator: the partition of an internal topic that has a group or a share partition.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
     // tls: the principal of a certificate.
-    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage tls ports"),
+    ("ottla", "types config records protocol log security metadata controller coordinator storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage tls ports"),
     ("ottla-testkit", "types sync config protocol net client ports"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),

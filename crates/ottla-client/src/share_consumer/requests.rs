@@ -27,10 +27,40 @@ use super::{AcquireMode, Partition, ShareConsumer, Source};
 use crate::client::{Client, Owner};
 use crate::consumer::CompletedFetch;
 use crate::error::ClientError;
-use crate::metadata::Metadata;
+use crate::metadata::{BrokerNode, Metadata, NamedLeader};
 
 /// The error code and the message of a partition in a response.
 type PartitionResult = (i16, Option<ByteString>);
+
+/// Has the client learn the leaders that the errors of a response name, and their addresses. The two
+/// responses have these fields in types of their own.
+macro_rules! learn_leaders {
+    ($client:expr, $response:expr) => {{
+        let metadata = $client.metadata();
+        let mut leaders = Vec::new();
+        for topic in &$response.responses {
+            let Some(name) = metadata.topic_name(topic.topic_id) else {
+                continue;
+            };
+            // In other partitions the fields are zeros.
+            let moved = topic
+                .partitions
+                .iter()
+                .filter(|it| has_moved(it.error_code));
+            leaders.extend(moved.map(|partition| NamedLeader {
+                topic: name,
+                partition: partition.partition_index,
+                leader: partition.current_leader.leader_id,
+                leader_epoch: partition.current_leader.leader_epoch,
+            }));
+        }
+        let nodes = $response
+            .node_endpoints
+            .iter()
+            .map(|node| BrokerNode::new(node.node_id, &node.host, node.port, node.rack.as_deref()));
+        $client.learn_leaders(&leaders, nodes);
+    }};
+}
 
 impl ShareConsumer {
     /// Whether any renewal has not been answered yet.
@@ -347,6 +377,11 @@ impl ShareConsumer {
             Err(error) => return self.on_failed(node, said, purpose, error),
         };
         self.nodes.entry(node).or_default().session.on_answered();
+        // Before the results are handled: a partition with a known leader waits for no metadata (KIP-951).
+        match &answer {
+            Answer::Fetch(response) => learn_leaders!(self.client, response),
+            Answer::Acknowledge(response) => learn_leaders!(self.client, response),
+        }
         let mut told: BTreeMap<TopicIdAndPartition, PartitionResult> = BTreeMap::new();
         match answer {
             Answer::Fetch(response) => {
@@ -454,7 +489,10 @@ impl ShareConsumer {
             let result = result_of(said.partition);
             match &result {
                 Ok(()) => self.renewed.extend(said.renewed),
-                Err(error) => self.is_stale |= error.is_retriable(),
+                Err(error) => {
+                    self.is_stale |=
+                        error.is_retriable() && !self.is_led_elsewhere((node, said.partition));
+                }
             }
             let Some(name) = self.name_of(said.partition.0) else {
                 continue;
@@ -489,8 +527,10 @@ impl ShareConsumer {
             _ if code != ErrorCode::CorruptMessage
                 && (code.is_retriable() || code == ErrorCode::UnknownTopicId) =>
             {
-                self.is_stale = true;
-                self.pause(node);
+                if !self.is_led_elsewhere(source) {
+                    self.is_stale = true;
+                    self.pause(node);
+                }
             }
             _ => {
                 self.pause(node);
@@ -533,6 +573,14 @@ impl ShareConsumer {
             .push_back((source, Acquired::new(fetch, ranges)));
     }
 
+    /// Whether another broker leads the partition according to the metadata.
+    fn is_led_elsewhere(&self, (node, (topic_id, index)): Source) -> bool {
+        let metadata = self.client.metadata();
+        let name = metadata.topic_name(topic_id);
+        let known = name.and_then(|name| metadata.partition(name, index));
+        known.is_some_and(|known| known.leader >= 0 && known.leader != node)
+    }
+
     /// Reports an error with the next poll. Of several, the first one.
     fn tell_owner(&mut self, error: ClientError) {
         self.untold.get_or_insert(error);
@@ -542,6 +590,14 @@ impl ShareConsumer {
         let backoff = self.client.config().retry_backoff;
         self.nodes.entry(node).or_default().asked_from = Some(ottla_sync::time::now() + backoff);
     }
+}
+
+/// Whether the error of a partition means that another broker leads it, which the response then names.
+fn has_moved(code: i16) -> bool {
+    matches!(
+        ErrorCode::from_code(code),
+        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch
+    )
 }
 
 /// Whether a retry with the same broker may succeed. Not if the locks are lost with the leadership
@@ -586,3 +642,6 @@ fn one_of_each(topics: Vec<AcknowledgeTopic>) -> Vec<AcknowledgeTopic> {
     }
     merged
 }
+
+#[cfg(test)]
+mod tests;

@@ -549,7 +549,7 @@ fn an_empty_directory_gets_the_format_command() {
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(said.contains("ottla storage format --standalone"), "{said}");
     // All settings of a single node are overrides.
-    let file = format!(" --config {} --override '", properties.file_name());
+    let file = format!(" --config '{}' --override ", properties.file_name());
     assert!(said.contains(&file), "{said}");
     assert!(Preflight::of(&properties, Unformatted::Formatted).is_possible());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -579,9 +579,32 @@ fn the_format_command_has_the_overridden_directories() {
     let other = dir.path().join("other").display().to_string();
     let overridden = refusals_of_directories(dir.path(), Some(&other));
     let begin = format!("{other} is not formatted; format it with: ottla storage format ");
-    let end = format!(" --config s.properties --override 'log.dirs={other}'");
+    let end = format!(" --config s.properties --override log.dirs={other}");
     assert!(overridden[0].starts_with(&begin), "{overridden:?}");
     assert!(overridden[0].ends_with(&end), "{overridden:?}");
+}
+
+/// A person copies it into a shell.
+#[test]
+fn the_overrides_of_the_format_command_are_words_of_a_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let end = |name: &str, hidden: Option<&str>| {
+        let mut properties = single_node_properties("data", "127.0.0.1:9092", "127.0.0.1:9093");
+        properties.set("log.dirs", &dir.path().join(name).display().to_string());
+        if let Some(hidden) = hidden {
+            properties.hide("${env:DIR}", hidden);
+        }
+        let preflight = Preflight::of(&properties, Unformatted::Refused);
+        let said = preflight.refusals().next().unwrap().to_string();
+        let word = said
+            .split(" --override ")
+            .find(|it| it.contains("log.dirs="));
+        word.expect("the setting")
+            .replace(&dir.path().display().to_string(), "DIR")
+    };
+    assert_eq!(end("a", None), "log.dirs=DIR/a");
+    assert_eq!(end("it's", None), r"'log.dirs=DIR/it'\''s'");
+    assert_eq!(end("hidden", Some("hidden")), "'log.dirs=DIR/${env:DIR}'");
 }
 
 #[test]

@@ -18,7 +18,6 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::check::{Check, Section, bytes_text};
 use crate::counted::counted;
-use crate::shell_word::shell_word;
 use crate::tools;
 
 /// Maximum number of partitions that are listed; all are counted.
@@ -81,14 +80,7 @@ pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Se
         ask(&admin).await
     });
     let mut sections = looked.map_err(|error: anyhow::Error| format!("{error:#}"))?;
-    let servers = shell_word(servers);
-    let flags = match command_config {
-        Some(file) => {
-            let file = shell_word(file);
-            format!("--bootstrap-server {servers} --command-config {file}")
-        }
-        None => format!("--bootstrap-server {servers}"),
-    };
+    let flags = tools::cluster_flags("--bootstrap-server", servers, command_config);
     name_cluster(&mut sections, &flags);
     Ok(sections)
 }

@@ -10,6 +10,7 @@ use anyhow::bail;
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError, SlowRequestListener};
+use ottla_types::shell_word;
 
 use super::{load_client_properties, warn_of_unknown};
 
@@ -45,6 +46,12 @@ impl Brokers {
         let config = self.command_config.as_deref();
         connect_within(&self.bootstrap_server, config, client_id, limit).await
     }
+
+    /// The flags with which another command finds the same cluster, for a shell.
+    pub(super) fn flags(&self) -> String {
+        let config = self.command_config.as_deref();
+        cluster_flags("--bootstrap-server", &self.bootstrap_server, config)
+    }
 }
 
 /// Where a tool finds the cluster: at its brokers, or at its controllers (KIP-919).
@@ -69,13 +76,14 @@ impl Bootstrap {
         }
     }
 
-    /// The flag for another command that is to find the same cluster.
-    pub(super) fn flags(&self) -> String {
-        match (&self.bootstrap_server, &self.bootstrap_controller) {
-            (_, Some(servers)) => format!("--bootstrap-controller {servers}"),
-            (Some(servers), None) => format!("--bootstrap-server {servers}"),
-            (None, None) => String::new(),
-        }
+    /// The flags with which another command finds the same cluster, for a shell.
+    pub(super) fn flags(&self, command_config: Option<&str>) -> String {
+        let (flag, servers) = match (&self.bootstrap_server, &self.bootstrap_controller) {
+            (_, Some(servers)) => ("--bootstrap-controller", servers),
+            (Some(servers), None) => ("--bootstrap-server", servers),
+            (None, None) => return String::new(),
+        };
+        cluster_flags(flag, servers, command_config)
     }
 
     pub(super) async fn connect(
@@ -91,6 +99,17 @@ impl Bootstrap {
         )
         .await
     }
+}
+
+/// The flags with which another command finds the same cluster, for a shell. `flag` is the one that
+/// names the servers.
+pub fn cluster_flags(flag: &str, servers: &str, command_config: Option<&str>) -> String {
+    let config = command_config.map(|file| format!(" --command-config {}", shell_word(file)));
+    format!(
+        "{flag} {}{}",
+        shell_word(servers),
+        config.unwrap_or_default()
+    )
 }
 
 /// Connects to brokers, or to the active controller among the given ones.
@@ -251,5 +270,27 @@ async fn reach(client: &Client, patience: Duration) -> anyhow::Result<()> {
                 patience.as_millis()
             )))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bootstrap, Brokers};
+
+    #[test]
+    fn the_flags_of_another_command_are_words_of_a_shell() {
+        let brokers = Brokers {
+            bootstrap_server: "a:1,[::1]:2".to_owned(),
+            command_config: Some("it's mine.properties".to_owned()),
+        };
+        let words = r"--bootstrap-server 'a:1,[::1]:2' --command-config 'it'\''s mine.properties'";
+        assert_eq!(brokers.flags(), words);
+        let controllers = Bootstrap {
+            bootstrap_server: None,
+            bootstrap_controller: Some("a:1".to_owned()),
+        };
+        let flags = controllers.flags(Some("a b"));
+        assert_eq!(flags, "--bootstrap-controller a:1 --command-config 'a b'");
+        assert_eq!(controllers.flags(None), "--bootstrap-controller a:1");
     }
 }

@@ -4,9 +4,13 @@
 //!
 //! Unreachable brokers are reported by [`super::connection_watch`].
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use ottla_client::{Client, ClientError, CoordinatorKind};
+use ottla_client::{BrokerNode, Client, ClientError, CoordinatorKind};
+use ottla_coordinator::partition_for;
+use ottla_coordinator::persister::SharePartitionKey;
+use ottla_protocol::messages::DescribeGroupsRequest;
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::messages::metadata_response::MetadataResponse;
 use ottla_types::ErrorCode;
@@ -18,9 +22,9 @@ use crate::counted::counted;
 
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
 const SHARE_STATE_TOPIC: &str = "__share_group_state";
-/// The pause between checks. While the client knows the coordinator, a check sends no request.
+/// The pause between checks while the group waits.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same while the state of a share group is available, because each check is a request.
+/// The same while all is available. Each check is a request, for a share group two.
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 /// How long a broker has to answer a check.
 const PROBE: Duration = Duration::from_secs(2);
@@ -57,7 +61,7 @@ pub(super) fn watch(
                 _ => State::Unknown,
             };
             let pause = match &state {
-                State::Available if shared.is_some() => LONG_PAUSE,
+                State::Available => LONG_PAUSE,
                 _ => PAUSE,
             };
             if let Some(line) = report.observe(Instant::now(), state) {
@@ -82,18 +86,24 @@ enum State {
 
 async fn check(client: &Client, group: &str, shared: Option<&str>) -> Result<State, ClientError> {
     let is_waited_for = |error: &ClientError| error.code().is_some() && error.is_retriable();
-    match client.coordinator(CoordinatorKind::Group, group).await {
-        Ok(_) => {}
+    let unavailable = |reason| State::Unavailable {
+        what: format!("The coordinator of group {group}"),
+        reason,
+    };
+    let coordinator = match client.coordinator(CoordinatorKind::Group, group).await {
+        Ok(coordinator) => coordinator,
         Err(error) if is_waited_for(&error) => {
             let described = describe(client, &[OFFSETS_TOPIC]).await?;
-            return Ok(State::Unavailable {
-                what: format!("The coordinator of group {group}"),
-                reason: trouble_of(&described, OFFSETS_TOPIC)
-                    .unwrap_or_else(|| error.broker_message()),
-            });
+            let trouble = trouble_of(&described, OFFSETS_TOPIC, &[group.to_owned()]);
+            return Ok(unavailable(
+                trouble.unwrap_or_else(|| error.broker_message()),
+            ));
         }
         // The client itself reports an error that ends it.
         Err(error) => return Err(error),
+    };
+    if let Some(reason) = refusal(client, &coordinator, group).await? {
+        return Ok(unavailable(reason));
     }
     let Some(topic) = shared else {
         return Ok(State::Available);
@@ -102,11 +112,46 @@ async fn check(client: &Client, group: &str, shared: Option<&str>) -> Result<Sta
     Ok(state_of_share_group(&described, group, topic))
 }
 
-/// The brokers create the topic of the state when a share group reads its first partition.
+/// Why the coordinator of a group serves it no request for now. All members of a group may describe it, and
+/// the request changes nothing.
+async fn refusal(
+    client: &Client,
+    coordinator: &BrokerNode,
+    group: &str,
+) -> Result<Option<String>, ClientError> {
+    let request = DescribeGroupsRequest {
+        groups: vec![group.to_owned().into()],
+        ..Default::default()
+    };
+    let connection = client.connection(&coordinator.address()).await?;
+    let response = connection.send(&request).await?;
+    let code = response.groups.first().map_or(0, |group| group.error_code);
+    Ok(match ErrorCode::from_code(code) {
+        ErrorCode::CoordinatorLoadInProgress => Some(format!(
+            "broker {} is still loading its partition of topic {OFFSETS_TOPIC}",
+            coordinator.id
+        )),
+        code if code.is_retriable() => Some(code.message().to_owned()),
+        // The group may be unknown, or be described with another request.
+        _ => None,
+    })
+}
+
+/// The state is that of the partitions that can be read. The brokers create its topic when a share group
+/// reads its first partition.
 fn state_of_share_group(described: &MetadataResponse, group: &str, topic: &str) -> State {
     let mut topics = described.topics.iter();
-    let is_read = topics.any(|it| it.name.as_deref() == Some(topic) && !it.partitions.is_empty());
-    match trouble_of(described, SHARE_STATE_TOPIC).filter(|_| is_read) {
+    let read = topics.find(|it| it.name.as_deref() == Some(topic));
+    let keys = read.into_iter().flat_map(|read| {
+        let partitions = read.partitions.iter().filter(|it| it.leader_id >= 0);
+        partitions.map(move |partition| SharePartitionKey {
+            group_id: group.to_owned().into(),
+            topic_id: read.topic_id,
+            partition: partition.partition_index,
+        })
+    });
+    let keys: Vec<String> = keys.map(|key| key.coordinator_key()).collect();
+    match trouble_of(described, SHARE_STATE_TOPIC, &keys) {
         Some(reason) => State::Unavailable {
             what: format!("The state of share group {group}"),
             reason,
@@ -130,8 +175,12 @@ async fn describe(client: &Client, topics: &[&str]) -> Result<MetadataResponse, 
     client.any_node().await?.send(&request).await
 }
 
-/// Why an internal topic cannot be used; `None` if no reason is known.
-fn trouble_of(described: &MetadataResponse, topic: &str) -> Option<String> {
+/// Why an internal topic cannot be used for these keys, each of which is in one of its partitions;
+/// `None` if no reason is known.
+fn trouble_of(described: &MetadataResponse, topic: &str, keys: &[String]) -> Option<String> {
+    if keys.is_empty() {
+        return None;
+    }
     let mut topics = described.topics.iter();
     let found = topics.find(|it| it.name.as_deref() == Some(topic))?;
     if ErrorCode::from_code(found.error_code) == ErrorCode::UnknownTopicOrPartition {
@@ -139,12 +188,21 @@ fn trouble_of(described: &MetadataResponse, topic: &str) -> Option<String> {
             "topic {topic} does not exist, and the brokers have not created it; `ottla doctor` finds the reason"
         ));
     }
+    let count = i32::try_from(found.partitions.len())
+        .ok()
+        .filter(|count| *count > 0)?;
+    let used: BTreeSet<i32> = keys.iter().map(|key| partition_for(key, count)).collect();
     let leaderless = found.partitions.iter().filter(|it| it.leader_id < 0);
-    match leaderless.count() {
-        0 => None,
-        count => Some(format!(
-            "{count} of {} of topic {topic} without a leader",
-            counted(found.partitions.len(), "partition")
+    let leaderless: Vec<i32> = leaderless
+        .map(|it| it.partition_index)
+        .filter(|index| used.contains(index))
+        .collect();
+    match leaderless[..] {
+        [] => None,
+        [index] => Some(format!("partition {index} of topic {topic} has no leader")),
+        _ => Some(format!(
+            "{} of topic {topic} have no leader",
+            counted(leaderless.len(), "partition")
         )),
     }
 }
@@ -212,9 +270,19 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use ottla_client::ClientConfig;
+    use ottla_protocol::ApiKey;
+    use ottla_protocol::messages::describe_groups_response::DescribedGroup;
+    use ottla_protocol::messages::find_coordinator_response::Coordinator;
     use ottla_protocol::messages::metadata_response::{
         MetadataResponsePartition, MetadataResponseTopic,
     };
+    use ottla_protocol::messages::{DescribeGroupsResponse, FindCoordinatorResponse};
+    use ottla_testkit::peer::peer;
+    use ottla_types::Uuid;
 
     use super::*;
 
@@ -301,7 +369,8 @@ mod tests {
 
     /// A topic with these leaders; without any, it does not exist.
     fn topic(name: &str, leaders: &[i32]) -> MetadataResponseTopic {
-        let partition = |leader_id: &i32| MetadataResponsePartition {
+        let partition = |(index, leader_id): (usize, &i32)| MetadataResponsePartition {
+            partition_index: index as i32,
             leader_id: *leader_id,
             ..Default::default()
         };
@@ -311,7 +380,7 @@ mod tests {
                 _ => 0,
             },
             name: Some(name.to_owned().into()),
-            partitions: leaders.iter().map(partition).collect(),
+            partitions: leaders.iter().enumerate().map(partition).collect(),
             ..Default::default()
         }
     }
@@ -332,15 +401,110 @@ mod tests {
         let said = reason(vec![topic("t", &[1]), missing.clone()]).expect("it is missing");
         let begin = "The state of share group g: topic __share_group_state does not exist";
         assert!(said.starts_with(begin), "{said}");
-        assert_eq!(reason(vec![topic("t", &[]), missing]), None);
-        let ill = topic(SHARE_STATE_TOPIC, &[1, -1]);
-        assert_eq!(
-            reason(vec![topic("t", &[1]), ill]).as_deref(),
-            Some(
-                "The state of share group g: 1 of 2 partitions of topic __share_group_state without a leader"
-            )
-        );
+        assert_eq!(reason(vec![topic("t", &[]), missing.clone()]), None);
+        // No state is read without a leader of the partition that has the records.
+        assert_eq!(reason(vec![topic("t", &[-1]), missing]), None);
         let well = topic(SHARE_STATE_TOPIC, &[1, 2]);
         assert_eq!(reason(vec![topic("t", &[1]), well]), None);
+    }
+
+    #[test]
+    fn only_the_partition_with_the_state_of_a_share_partition_is_missed() {
+        let key = SharePartitionKey {
+            group_id: "g".into(),
+            topic_id: Uuid::ZERO,
+            partition: 0,
+        };
+        let used = partition_for(&key.coordinator_key(), 3);
+        for leaderless in 0..3 {
+            let mut leaders = [1, 1, 1];
+            leaders[leaderless] = -1;
+            let described = MetadataResponse {
+                topics: vec![topic("t", &[1, -1]), topic(SHARE_STATE_TOPIC, &leaders)],
+                ..Default::default()
+            };
+            let reason = match state_of_share_group(&described, "g", "t") {
+                State::Unavailable { reason, .. } => Some(reason),
+                State::Available | State::Unknown => None,
+            };
+            let expected = format!("partition {used} of topic {SHARE_STATE_TOPIC} has no leader");
+            let expected = Some(expected).filter(|_| leaderless as i32 == used);
+            assert_eq!(reason, expected);
+        }
+        let all = MetadataResponse {
+            topics: vec![topic(OFFSETS_TOPIC, &[-1; 50])],
+            ..Default::default()
+        };
+        let keys: Vec<String> = ["group", "polygenelubricants"].map(str::to_owned).into();
+        assert_eq!(
+            trouble_of(&all, OFFSETS_TOPIC, &keys[..1]).as_deref(),
+            Some("partition 47 of topic __consumer_offsets has no leader")
+        );
+        assert_eq!(
+            trouble_of(&all, OFFSETS_TOPIC, &keys).as_deref(),
+            Some("2 partitions of topic __consumer_offsets have no leader")
+        );
+    }
+
+    const SERVED: &[(ApiKey, i16)] = &[
+        (ApiKey::ApiVersions, 3),
+        (ApiKey::FindCoordinator, 4),
+        (ApiKey::DescribeGroups, 5),
+    ];
+
+    /// What a check finds at a coordinator that answers DescribeGroups with this error.
+    async fn found_at_coordinator(error: ErrorCode) -> Option<String> {
+        let own_port = Arc::new(AtomicU16::new(0));
+        let port = Arc::clone(&own_port);
+        let answered = peer(SERVED, move |asked| {
+            Some(vec![match asked.api {
+                ApiKey::FindCoordinator => asked.answer(&FindCoordinatorResponse {
+                    coordinators: vec![Coordinator {
+                        key: "g".into(),
+                        node_id: 7,
+                        host: "127.0.0.1".into(),
+                        port: port.load(Ordering::Relaxed).into(),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }),
+                _ => asked.answer(&DescribeGroupsResponse {
+                    groups: vec![DescribedGroup {
+                        error_code: error.code(),
+                        group_id: "g".into(),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }),
+            }])
+        });
+        let number = answered.await;
+        own_port.store(number, Ordering::Relaxed);
+        let config = ClientConfig::new(&format!("127.0.0.1:{number}")).expect("an address");
+        let client = Client::unconnected(config);
+        match check(&client, "g", None).await.expect("it answers") {
+            State::Unavailable { what, reason } => Some(format!("{what}: {reason}")),
+            State::Available => None,
+            State::Unknown => panic!("it answers"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_coordinator_that_is_found_and_loads_is_waited_for() {
+        assert_eq!(
+            found_at_coordinator(ErrorCode::CoordinatorLoadInProgress)
+                .await
+                .as_deref(),
+            Some(
+                "The coordinator of group g: broker 7 is still loading its partition of topic __consumer_offsets"
+            )
+        );
+        for error in [
+            ErrorCode::None,
+            ErrorCode::GroupIdNotFound,
+            ErrorCode::GroupAuthorizationFailed,
+        ] {
+            assert_eq!(found_at_coordinator(error).await, None, "{error:?}");
+        }
     }
 }

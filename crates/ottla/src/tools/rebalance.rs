@@ -75,8 +75,7 @@ async fn make_plan(args: &PlanArgs) -> anyhow::Result<()> {
         throttle,
         sample_seconds: args.sample,
         written,
-        bootstrap_server: &args.brokers.bootstrap_server,
-        command_config: args.brokers.command_config.as_deref(),
+        cluster: &args.brokers.flags(),
     };
     report::print(&image, &options, &plan, &surroundings);
     Ok(())

@@ -166,24 +166,12 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
         true => format!("{:#}\n", to_json(&shown)),
         false => to_text(
             &shown,
-            &connection_flags(&args.bootstrap, args.command_config.as_deref()),
+            &args.bootstrap.flags(args.command_config.as_deref()),
         ),
     };
     // The reader may have closed the pipe; the exit status still carries the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(decisions.iter().all(Decision::is_allowed))
-}
-
-/// The flags with which the printed commands reach the same cluster.
-pub(super) fn connection_flags(
-    bootstrap: &admin_client::Bootstrap,
-    command_config: Option<&str>,
-) -> String {
-    let mut flags = bootstrap.flags();
-    if let Some(file) = command_config {
-        let _ = write!(flags, " --command-config {file}");
-    }
-    flags
 }
 
 /// Every operation on every resource that is asked for.

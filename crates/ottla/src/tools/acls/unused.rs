@@ -14,7 +14,7 @@ use ottla_security::{Acl, PermissionType, ResourceType, flags_to_remove};
 use serde_json::{Value, json};
 
 use super::audit::{AuditArgs, MAX_DECISIONS, read_in_words};
-use super::explain::{connection_flags, failed};
+use super::explain::failed;
 use super::rules::{acl_in_words, acl_to_json, acls, filter};
 use super::seen::Seen;
 use super::{authorizer_settings, node_settings};
@@ -71,7 +71,7 @@ async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
         format!("{:#}\n", to_json(&known, count, &unused, &notes))
     } else {
         notes.insert(0, read_in_words(&known.seen));
-        let connection = connection_flags(&args.bootstrap, config);
+        let connection = args.bootstrap.flags(config);
         to_text(&known, count, &unused, &notes, &connection)
     };
     // The reader may have closed the pipe.

@@ -19,6 +19,7 @@ use ottla_types::{BrokerId, Uuid};
 
 use super::secured::Secured;
 use crate::owner_file::write_for_owner;
+use crate::port_user;
 
 const CLUSTER_FILE: &str = "cluster.properties";
 const LOCK_FILE: &str = ".cluster.lock";
@@ -56,6 +57,8 @@ pub struct Layout {
     pub nodes: Vec<NodeLayout>,
     /// Whether free ports were requested for a cluster that already has ports.
     pub keeps_ports: bool,
+    /// Ports that another process may take while a node is down.
+    pub warnings: Vec<String>,
     /// The security set-up, if any.
     pub secured: Option<Secured>,
     _lock: File,
@@ -105,11 +108,12 @@ impl Layout {
         }
         // Ports are checked before anything is written, because a cluster keeps its ports.
         let is_old = file.exists();
+        let mut warnings = Vec::new();
         let new = if is_old {
             None
         } else {
             let nodes = new_nodes(wanted)?;
-            check_ports(&nodes, WAY_OUT_NEW)?;
+            warnings = take_ports(&nodes, WAY_OUT_NEW)?;
             Some(Written {
                 cluster_id: random_uuid().to_string(),
                 is_secure: wanted.is_secure,
@@ -128,7 +132,7 @@ impl Layout {
                     )
                 })?;
                 check_same(&read, wanted, dir)?;
-                check_ports(&read.nodes, WAY_OUT_EXISTING)?;
+                warnings = take_ports(&read.nodes, WAY_OUT_EXISTING)?;
                 read
             }
             (Err(error), Some(new)) if error.kind() == ErrorKind::NotFound => {
@@ -139,6 +143,7 @@ impl Layout {
         };
         let mut layout = Layout {
             keeps_ports: is_old && wanted.port == Some(0),
+            warnings,
             dir: dir.clone(),
             cluster_id: written.cluster_id,
             nodes: written.nodes,
@@ -287,19 +292,39 @@ fn is_formatted(config: &BrokerConfig) -> bool {
     dir.join("meta.properties").exists()
 }
 
-/// Fails if a port is in use.
-fn check_ports(nodes: &[NodeLayout], way_out: &str) -> Result<(), String> {
+/// Leases the ports as far as they can be leased, so that no other cluster takes the port of a node
+/// that is down, and fails if one is in use. Returns warnings about ports that others have leased.
+fn take_ports(nodes: &[NodeLayout], way_out: &str) -> Result<Vec<String>, String> {
+    let ports = nodes.iter().flat_map(NodeLayout::ports);
+    let elsewhere = ottla_ports::lease_again(ports)
+        .map_err(|error| format!("cannot lease the ports of the cluster: {error}"))?;
     for node in nodes {
         for port in node.ports() {
-            if let Err(error) = TcpListener::bind((HOST, port)) {
-                return Err(format!(
-                    "node {} cannot listen on {HOST}:{port}: {error}; stop the process that uses it, or {way_out}",
-                    node.id
-                ));
-            }
+            let Err(error) = TcpListener::bind((HOST, port)) else {
+                continue;
+            };
+            let user = match port_user::listener_at(port) {
+                Some(process) if error.kind() == ErrorKind::AddrInUse => {
+                    format!("{process} uses it; stop that process")
+                }
+                _ => format!("{error}; stop the process that uses it"),
+            };
+            return Err(format!(
+                "node {} cannot listen on {HOST}:{port}: {user}, or {way_out}",
+                node.id
+            ));
         }
     }
-    Ok(())
+    let warnings = elsewhere.iter().map(|block| {
+        let holder = port_user::user_of_udp(block.udp_port);
+        format!(
+            "ports {} to {} are leased by {}, which may take the port of a node that is down",
+            block.ports.start(),
+            block.ports.end(),
+            holder.as_deref().unwrap_or("another process")
+        )
+    });
+    Ok(warnings.collect())
 }
 
 fn is_inhabited(dir: &Path) -> std::io::Result<bool> {

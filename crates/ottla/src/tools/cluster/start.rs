@@ -15,6 +15,7 @@ use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
 use ottla_config::{BrokerConfig, Properties, Warning, broker_config_of_key};
+use ottla_types::shell_word;
 use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
@@ -23,7 +24,6 @@ use super::secured::{ADMIN, Secured, USER};
 use crate::columns;
 use crate::counted::counted;
 use crate::node_properties;
-use crate::shell_word::shell_word;
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
 
@@ -82,6 +82,9 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     };
     let layout = Layout::open(&args.dir, wanted)?;
     layout.prepare()?;
+    for warning in &layout.warnings {
+        eprintln!("ottla: {warning}");
+    }
     for warning in warnings_of(&layout, &args.overrides) {
         eprintln!("ottla: --override: {warning}");
     }

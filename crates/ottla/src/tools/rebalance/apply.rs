@@ -2,6 +2,7 @@
 
 use anyhow::{Context, anyhow};
 use ottla_rebalance_apply::{Apply, Outcome, Outlook};
+use ottla_types::shell_word;
 
 use super::arguments::{ApplyArgs, throttle_of};
 use super::plan_file::read;
@@ -31,9 +32,9 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
     worked.with_context(|| {
         format!(
             "stopped before the plan was carried out; moves in progress continue, and throttles stay: run the same \
-             command to continue, or ottla rebalance cancel --bootstrap-server {} --plan {}",
-            args.brokers.bootstrap_server,
-            args.plan
+             command to continue, or ottla rebalance cancel {} --plan {}",
+            args.brokers.flags(),
+            shell_word(&args.plan)
         )
     })?;
     let finished = tokio::select! {

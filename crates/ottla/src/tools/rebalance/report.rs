@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ottla_rebalance::{BrokerLoad, Image, Options, Plan, Unmet};
+use ottla_types::shell_word;
 use serde_json::{Value, json};
 
 use super::arguments::MOVES_PER_BROKER;
@@ -23,8 +24,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) sample_seconds: u64,
     /// The file with the plan.
     pub(super) written: Option<&'a Path>,
-    pub(super) bootstrap_server: &'a str,
-    pub(super) command_config: Option<&'a str>,
+    /// The flags with which a command finds the cluster, for a shell.
+    pub(super) cluster: &'a str,
 }
 
 /// The new replicas, in the format of `reassign-partitions`.
@@ -152,17 +153,13 @@ fn next_step(surroundings: &Surroundings) -> String {
     let Some(path) = surroundings.written else {
         return "Nothing was changed or written; --plan FILE writes the plan for apply.".to_owned();
     };
-    let client = surroundings
-        .command_config
-        .map_or(String::new(), |it| format!(" --command-config {it}"));
     let throttle = surroundings
         .throttle
         .map_or("-1".to_owned(), |it| it.to_string());
     format!(
-        "Nothing was changed. To carry out the plan:\n  ottla rebalance apply --bootstrap-server {}{client} --plan {} \
-         --throttle {throttle}",
-        surroundings.bootstrap_server,
-        path.display()
+        "Nothing was changed. To carry out the plan:\n  ottla rebalance apply {} --plan {} --throttle {throttle}",
+        surroundings.cluster,
+        shell_word(&path.display().to_string())
     )
 }
 
@@ -476,8 +473,7 @@ mod tests {
             throttle: Some(50_000_000),
             sample_seconds: 10,
             written: None,
-            bootstrap_server: "127.0.0.1:9092",
-            command_config: None,
+            cluster: "--bootstrap-server 127.0.0.1:9092",
         };
         let lines = summary(&image, &plan, &surroundings);
         assert_eq!(
@@ -530,8 +526,7 @@ mod tests {
             throttle: None,
             sample_seconds: 10,
             written: None,
-            bootstrap_server: "b:1",
-            command_config: None,
+            cluster: "--bootstrap-server b:1",
         };
         let last = |image: &Image| {
             let mut sections = sections(image, &Options::default(), &plan, &surroundings);

@@ -213,9 +213,9 @@ pub async fn restore(
     .await?;
     println!(
         "Retention of {new_topic} is off, because it counts from the times of the records. To give it \
-         the settings of {}: ottla configs --bootstrap-server {} --alter --topic {new_topic} {}",
+         the settings of {}: ottla configs {} --alter --topic {new_topic} {}",
         args.topic,
-        args.brokers.bootstrap_server,
+        args.brokers.flags(),
         target::flags_to_end_with(&old.configs)
     );
     Ok(())

@@ -1,3 +1,5 @@
+use std::net::UdpSocket;
+
 use super::*;
 
 const WANTED: Wanted = Wanted {
@@ -142,9 +144,11 @@ fn the_error_names_a_port_in_use() {
     };
     let refused = Layout::open(&dir, wanted).unwrap_err();
     assert!(
-        refused.starts_with(&format!("node 2 cannot listen on {HOST}:{port}")),
+        refused.starts_with(&format!("node 2 cannot listen on {HOST}:{port}: process ")),
         "{refused}"
     );
+    let user = format!("process {} (", std::process::id());
+    assert!(refused.contains(&user), "{refused}");
     assert!(
         refused.contains("--port PORT (0 for free ports)"),
         "{refused}"
@@ -161,4 +165,43 @@ fn the_error_names_a_port_in_use() {
     };
     let refused = Layout::open(&dir, as_it_was).unwrap_err();
     assert!(refused.contains("this one keeps its ports"), "{refused}");
+}
+
+/// Otherwise a cluster at free ports could take the port of a node that is down.
+#[test]
+fn the_ports_of_a_cluster_are_leased_at_every_start() {
+    // As another process leases a block of `ottla_ports`: by its UDP port, which is none of the leases
+    // of this process.
+    let block = (0..680_u16).rev().find_map(|number| {
+        let first = 10_000 + 32 * number;
+        let lease = UdpSocket::bind((HOST, 32_000 + number)).ok()?;
+        let is_free = |port: u16| TcpListener::bind((HOST, port)).is_ok();
+        (is_free(first) && is_free(first + 1)).then_some((lease, first))
+    });
+    let (lease, first) = block.expect("a block that is not leased");
+    let udp_port = lease.local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("cluster");
+    let new = Wanted {
+        brokers: Some(1),
+        port: Some(first),
+        ..WANTED
+    };
+    let as_it_was = Wanted {
+        brokers: None,
+        port: None,
+        ..WANTED
+    };
+    let process = std::process::id();
+    let last = first + 31;
+    let warning = format!("ports {first} to {last} are leased by process {process} (");
+    for wanted in [new, as_it_was] {
+        let warnings = Layout::open(&dir, wanted).unwrap().warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with(&warning), "{warnings:?}");
+    }
+    drop(lease);
+    let _cluster = Layout::open(&dir, as_it_was).unwrap();
+    let refused = UdpSocket::bind((HOST, udp_port)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AddrInUse);
 }

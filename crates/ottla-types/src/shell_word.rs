@@ -1,4 +1,4 @@
-//! Words of the commands that a person copies into a shell.
+//! Words of commands in messages, which people copy into a shell.
 
 /// The word as a shell reads it: in quotes only if it needs them.
 pub fn shell_word(word: &str) -> String {
