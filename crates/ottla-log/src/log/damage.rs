@@ -7,7 +7,7 @@
 //!
 //! Kafka cuts the metadata log as well.
 
-use ottla_sync::fs::File;
+use ottla_sync::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,32 @@ pub struct WholeSegment {
     pub base_offset: Offset,
     pub path: PathBuf,
     pub valid_bytes: u64,
+    /// The length of the prefix that was fsynced.
+    forced_bytes: u64,
+}
+
+impl WholeSegment {
+    /// Writes the valid bytes that were not fsynced once more, so that the next fsync writes them
+    /// to disk. After a failed fsync, the page cache has bytes that it takes for written and the
+    /// disk does not have.
+    pub fn rewrite_unforced(&self) -> Result<(), StorageError> {
+        if self.forced_bytes == self.valid_bytes {
+            return Ok(());
+        }
+        let failed = |error| StorageError::new("write", &self.path, error);
+        let file = OpenOptions::new().read(true).write(true).open(&self.path);
+        let file = file.map_err(failed)?;
+        let mut position = self.forced_bytes;
+        let mut window = vec![0; SEQUENTIAL_WINDOW];
+        while position < self.valid_bytes {
+            let len = (self.valid_bytes - position).min(window.len() as u64) as usize;
+            let bytes = &mut window[..len];
+            file.read_exact_at(bytes, position).map_err(failed)?;
+            file.write_all_at(bytes, position).map_err(failed)?;
+            position += len as u64;
+        }
+        Ok(())
+    }
 }
 
 /// Why a log cannot be used as it is.
@@ -71,7 +97,7 @@ pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, D
     let next_bases: Vec<_> = next_bases.chain([None]).collect();
     for ((base_offset, path), next_base) in segments.into_iter().zip(next_bases) {
         let end_offset = next_base.unwrap_or(Offset(i64::MAX));
-        let found = scan(&path, base_offset, end_offset)
+        let found = scan(&path, base_offset, end_offset, forced)
             .map_err(|error| StorageError::new("read", &path, error))?;
         let damaged = match &torn {
             Some(torn) if found.valid_bytes > 0 || found.is_followed => Some(torn.clone()),
@@ -94,6 +120,7 @@ pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, D
             base_offset,
             path,
             valid_bytes: found.valid_bytes,
+            forced_bytes: found.forced_bytes,
         });
     }
     Ok(whole)
@@ -101,6 +128,7 @@ pub fn whole_segments(dir: &Path, forced: Offset) -> Result<Vec<WholeSegment>, D
 
 struct Scanned {
     valid_bytes: u64,
+    forced_bytes: u64,
     /// The offset after the valid bytes.
     next_offset: Offset,
     /// Why the next bytes are not a batch; empty if there are none.
@@ -111,11 +139,16 @@ struct Scanned {
 
 /// Scans the batches below `end_offset`, the base offset of the next segment. A truncation has
 /// replaced the batches at or after it.
-fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scanned> {
+fn scan(
+    path: &Path,
+    base_offset: Offset,
+    end_offset: Offset,
+    forced: Offset,
+) -> io::Result<Scanned> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut scanner = BatchScanner::new(&file, 0, size, SEQUENTIAL_WINDOW);
-    let (mut valid_bytes, mut next_offset) = (0, base_offset);
+    let (mut valid_bytes, mut forced_bytes, mut next_offset) = (0, 0, base_offset);
     let reason = loop {
         if next_offset >= end_offset {
             break String::new();
@@ -125,6 +158,9 @@ fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scan
             Ok(Some((batch, _))) => {
                 valid_bytes = batch.end_position();
                 next_offset = batch.next_offset();
+                if next_offset <= forced {
+                    forced_bytes = valid_bytes;
+                }
             }
             Ok(None) if valid_bytes == size => break String::new(),
             Ok(None) => break "the last batch is not whole".to_owned(),
@@ -135,6 +171,7 @@ fn scan(path: &Path, base_offset: Offset, end_offset: Offset) -> io::Result<Scan
     Ok(Scanned {
         is_followed: !reason.is_empty() && has_batch(&file, base_offset, valid_bytes, size)?,
         valid_bytes,
+        forced_bytes,
         next_offset,
         reason,
     })

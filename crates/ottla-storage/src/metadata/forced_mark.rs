@@ -31,6 +31,10 @@ impl ForcedMark {
         Ok(ForcedMark { file, offset })
     }
 
+    pub fn offset(&self) -> Offset {
+        self.offset
+    }
+
     /// The log was fsynced up to `end`.
     pub fn raise(&mut self, end: Offset) {
         if end > self.offset {

@@ -104,7 +104,12 @@ impl MetadataLog {
         // Recovery cuts the log at the first invalid byte, and possibly no other node has the
         // records after it.
         let forced = forced_offset(&dir);
-        whole_segments(&dir, forced).map_err(|error| fail(error.to_string()))?;
+        let segments = whole_segments(&dir, forced).map_err(|error| fail(error.to_string()))?;
+        for segment in &segments {
+            segment
+                .rewrite_unforced()
+                .map_err(|error| fail(error.to_string()))?;
+        }
         let params = OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
@@ -172,6 +177,10 @@ impl MetadataLog {
                 .log
                 .truncate_fully_and_start_at(newest.end_offset, None, now)
                 .map_err(|error| fail(error.to_string()))?;
+        }
+        if metadata_log.forced.offset() < metadata_log.log_end_offset() {
+            // The quorum counts everything in the log as fsynced.
+            metadata_log.flush()?;
         }
         let loaded = metadata_log.load(&snapshots).map_err(fail)?;
         Ok((metadata_log, loaded))

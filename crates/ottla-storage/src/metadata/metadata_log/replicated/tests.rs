@@ -6,6 +6,8 @@ use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, NoOpRecord};
 use ottla_raft::KRaftVersion;
+use ottla_sync::fs::{Disk, Faults, PowerLoss};
+use ottla_sync::simulation::{self, Config, Host};
 use ottla_types::LeaderEpoch;
 
 use super::super::LoadedMetadata;
@@ -35,7 +37,13 @@ fn open(dir: &Path) -> (MetadataLog, LoadedMetadata) {
 /// A log with one record per batch and one epoch.
 fn filled(dir: &Path, records: i64, epoch: i32) -> MetadataLog {
     let (mut log, _) = open(dir);
-    let batches: Vec<RecordBatch> = (0..records)
+    log.append_fetched(&batches(0..records, epoch), NOW)
+        .expect("appends");
+    log
+}
+
+fn batches(offsets: std::ops::Range<i64>, epoch: i32) -> Vec<RecordBatch> {
+    offsets
         .map(|offset| {
             records_batch(
                 Offset(offset),
@@ -46,9 +54,7 @@ fn filled(dir: &Path, records: i64, epoch: i32) -> MetadataLog {
             )
             .expect("a batch")
         })
-        .collect();
-    log.append_fetched(&batches, NOW).expect("appends");
-    log
+        .collect()
 }
 
 fn id(end_offset: i64, epoch: i32) -> SnapshotId {
@@ -187,5 +193,44 @@ fn an_unforced_gap_between_segments_is_cut_off() {
             .expect("is written");
         let (log, _) = open(dir.path());
         assert_eq!(log.log_end_offset(), Offset(end));
+    }
+}
+
+/// The kernel marks the pages of a failed fsync as written, and reads them until they are evicted.
+#[test]
+fn records_of_a_failed_fsync_are_on_disk_after_the_next_start() {
+    for seed in 1..=16 {
+        let run = simulation::run(Config::new(seed), move || {
+            let disk = Disk::new(seed, "controller");
+            let host = Host::new("controller").with_disk(&disk);
+            let faulty = disk.clone();
+            let stopped = host.spawn("main", move || {
+                let mut log = filled(Path::new("/data"), 3, 1);
+                log.flush().expect("is forced");
+                log.append_fetched(&batches(3..6, 1), NOW).expect("appends");
+                let failing = Faults {
+                    syncs_fail_one_in: 1,
+                    ..Faults::default()
+                };
+                faulty.set_faults("/", failing);
+                log.flush().expect_err("a failed fsync");
+                faulty.set_faults("/", Faults::default());
+            });
+            stopped.join().expect("stops");
+            host.kill();
+            let host = Host::new("controller").with_disk(&disk);
+            let ended = host.spawn("main", || {
+                let (mut log, _) = open(Path::new("/data"));
+                log.append_fetched(&batches(6..8, 1), NOW).expect("appends");
+                log.flush().expect("is forced")
+            });
+            assert_eq!(ended.join().expect("appends"), Offset(8));
+            host.kill();
+            disk.lose_power(PowerLoss::Unordered);
+            let host = Host::new("controller").with_disk(&disk);
+            let read = host.spawn("main", || open(Path::new("/data")).0.log_end_offset());
+            assert_eq!(read.join().expect("opens"), Offset(8), "seed {seed}");
+        });
+        run.result.expect("no hole");
     }
 }
