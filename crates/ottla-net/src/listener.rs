@@ -590,10 +590,11 @@ mod tests {
             let config = config(&[(setting.0, &setting.1)]);
             let listener = open(&config, ANY_PORT).unwrap().listen().unwrap();
             let address = listener.local_addr().unwrap();
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
-            let waiting: Vec<_> = (0..=backlog).map(|_| connect().unwrap()).collect();
+            let connect = |limit| TcpStream::connect_timeout(&address, limit);
+            let admitted = |_| connect(Duration::from_secs(60)).expect("there is room");
+            let waiting: Vec<_> = (0..=backlog).map(admitted).collect();
             let started = ottla_sync::time::now();
-            connect().expect_err("there is no room");
+            connect(Duration::from_millis(300)).expect_err("there is no room");
             assert!(ottla_sync::time::elapsed(started) >= Duration::from_millis(300));
             drop(waiting);
         }

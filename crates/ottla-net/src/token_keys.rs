@@ -164,17 +164,14 @@ fn read(source: &KeySource) -> Result<String, String> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::time::Instant;
+    use std::sync::Barrier;
 
     use ottla_config::{BrokerConfig, Properties};
     use ottla_testkit::tokens::TokenIssuer;
 
     use super::*;
 
-    /// How long a slow source takes.
-    const ANSWER: Duration = Duration::from_secs(4);
-    /// Less than two slow sources take one after the other, and than the ten seconds after which a silent
-    /// one is given up.
+    /// Less than the ten seconds after which a silent source is given up.
     const SOON: Duration = Duration::from_secs(7);
 
     /// Two listeners, the first with the keys at `first`, the other with those at `second`.
@@ -199,8 +196,8 @@ mod tests {
         Arc::new(NodeContext::new(config))
     }
 
-    /// Serves the keys of this issuer `times` times, then accepts connections without answering.
-    fn serving(issuer: &TokenIssuer, times: usize, after: Duration) -> String {
+    /// Serves the keys of this issuer once, after `wait`, then accepts connections without answering.
+    fn serving_once(issuer: &TokenIssuer, wait: impl Fn() + Send + 'static) -> String {
         let dir = tempfile::tempdir().unwrap();
         let keys = issuer.write_keys(&dir.path().join("keys.json"));
         let body = std::fs::read_to_string(keys).unwrap();
@@ -215,8 +212,8 @@ mod tests {
             for (number, stream) in listener.incoming().enumerate() {
                 let mut stream = stream.unwrap();
                 let _ = stream.read(&mut [0; 4096]);
-                if number < times {
-                    std::thread::sleep(after);
+                if number == 0 {
+                    wait();
                     let _ = stream.write_all(answer.as_bytes());
                 } else {
                     held.push(stream);
@@ -229,11 +226,16 @@ mod tests {
     #[test]
     fn sources_are_read_at_the_same_time() {
         let issuer = TokenIssuer::new("one");
-        let [first, second] = [(); 2].map(|()| serving(&issuer, 1, ANSWER));
+        // Each answers when both have been asked.
+        let both = Arc::new(Barrier::new(2));
+        let [first, second] = [(); 2].map(|()| {
+            let both = Arc::clone(&both);
+            serving_once(&issuer, move || {
+                both.wait();
+            })
+        });
         let context = context(&first, &second);
-        let began = Instant::now();
         load_token_keys(&context).unwrap();
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
         for source in context.config().sasl.key_sources() {
             assert!(
                 context
@@ -249,7 +251,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (issuer, next) = (TokenIssuer::new("one"), TokenIssuer::new("two"));
         let file = issuer.write_keys(&dir.path().join("keys.json"));
-        let silent = serving(&issuer, 1, Duration::ZERO);
+        let silent = serving_once(&issuer, || {});
         let context = context(&silent, &format!("file://{}", file.display()));
         load_token_keys(&context).unwrap();
         let sources = context.config().sasl.key_sources();

@@ -187,6 +187,22 @@ fn a_secure_cluster_serves_authorized_users() {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
         tool(&words, input)
     };
+    // A broker applies a change after the controller has answered, and clients connect to each.
+    let known_to_each = |tool: &str, rest: &str, wanted: &[&str]| {
+        for server in servers.split(',') {
+            let line =
+                format!("{tool} --bootstrap-server {server} --command-config {admin} {rest}");
+            let began = Instant::now();
+            loop {
+                let listed = ToolOutput::of(&words(&line), "").succeeded();
+                if wanted.iter().all(|it| listed.contains(it)) {
+                    break;
+                }
+                assert!(began.elapsed() < PATIENCE, "{server}:\n{listed}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    };
     let fails = |tool_and_words: &[String], input: &str| {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
         ToolOutput::of(&words, input).failed()
@@ -217,6 +233,7 @@ fn a_secure_cluster_serves_authorized_users() {
     let denied = denied.err;
     assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
     run_printed(&printed, "acls");
+    known_to_each("acls", "--list", &["=TOPIC", "=GROUP", "User:alice"]);
     run(&produce(&alice), "one\ntwo\n");
     let read = run(&consume(&alice), "");
     let mut read: Vec<&str> = read.lines().collect();
@@ -228,6 +245,7 @@ fn a_secure_cluster_serves_authorized_users() {
         "--alter --entity-type users --entity-name bob --add-config SCRAM-SHA-512=[password=b0b]",
     );
     run(&with("configs", &admin, &add), "");
+    known_to_each("configs", "--describe --entity-type users", &["'bob'"]);
     let text = std::fs::read_to_string(&alice).expect("the settings of alice");
     let login = |user: &str, password: &str| {
         let file = at(&format!("{user}-{password}.properties"));

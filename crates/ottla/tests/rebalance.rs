@@ -80,6 +80,24 @@ impl Cluster {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// Waits until the throttles are as wanted. Each broker applies a change to its settings after the
+    /// controller has answered.
+    #[track_caller]
+    fn wait_for_throttles(&self, is_wanted: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        loop {
+            let throttles = self.throttles();
+            if is_wanted(&throttles) {
+                return;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "the throttles stay:\n{throttles}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Replicas and leaders by broker.
     fn counts(&self) -> BTreeMap<String, (usize, usize)> {
         let described = self.tool("topics", "--describe --topic orders", "");
@@ -205,15 +223,10 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     apply.until("of 10 replicas moved");
     wait_for("a move", || cluster.reassignments().contains("adding: "));
     apply.kill();
-    let throttles = cluster.throttles();
-    assert!(
-        throttles.contains("leader.replication.throttled.rate=1024"),
-        "{throttles}"
-    );
-    assert!(
-        throttles.contains("follower.replication.throttled.replicas="),
-        "{throttles}"
-    );
+    cluster.wait_for_throttles(|it| {
+        it.contains("leader.replication.throttled.rate=1024")
+            && it.contains("follower.replication.throttled.replicas=")
+    });
     let counts = cluster.counts();
     let moved = counts.iter().filter(|(id, _)| *id == "2" || *id == "4");
     let moved: usize = moved.map(|(_, (replicas, _))| replicas).sum();
@@ -222,7 +235,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     let applied = cluster.tool("rebalance apply", &quickly, "");
     assert!(applied.contains("The throttles are removed."), "{applied}");
     assert!(applied.contains("without a throttle"), "{applied}");
-    assert_eq!(cluster.throttles(), "");
+    cluster.wait_for_throttles(str::is_empty);
     assert_eq!(
         cluster.reassignments(),
         "No partition reassignments found.\n"
@@ -266,7 +279,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         cancelled.starts_with("Cancelled 1 move. The throttles are removed. "),
         "{cancelled}"
     );
-    assert_eq!(cluster.throttles(), "");
+    cluster.wait_for_throttles(str::is_empty);
     assert_eq!(
         cluster.reassignments(),
         "No partition reassignments found.\n"
@@ -278,7 +291,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     assert_eq!(cluster.records(), RECORDS);
     cluster.tool("rebalance apply", &format!("--plan {file}"), "");
     assert!(!cluster.counts().contains_key("4"));
-    assert_eq!(cluster.throttles(), "");
+    cluster.wait_for_throttles(str::is_empty);
     by_console(&cluster);
     assert_eq!(cluster.records(), RECORDS);
 
@@ -388,10 +401,10 @@ fn by_console(cluster: &Cluster) {
     assert_eq!(started["state"], "running", "{started}");
     assert!(started["moves"].as_u64() > Some(0), "{started}");
     wait_for("a move", || cluster.reassignments().contains("adding: "));
-    assert!(cluster.throttles().contains("throttled.rate=1024"));
+    cluster.wait_for_throttles(|it| it.contains("throttled.rate=1024"));
     console.ask("DELETE /api/rebalance", &Value::Null);
     console.until("cancelled");
-    assert_eq!(cluster.throttles(), "");
+    cluster.wait_for_throttles(str::is_empty);
     assert_eq!(
         cluster.reassignments(),
         "No partition reassignments found.\n"
@@ -401,7 +414,7 @@ fn by_console(cluster: &Cluster) {
     assert_eq!(done["moved"], done["moves"], "{done}");
     assert!(done["moved"].as_u64() > Some(0), "{done}");
     assert!(cluster.counts().contains_key("4"));
-    assert_eq!(cluster.throttles(), "");
+    cluster.wait_for_throttles(str::is_empty);
 }
 
 #[test]

@@ -296,18 +296,19 @@ impl Story {
         Ok(())
     }
 
-    /// Created topics that a broker does not know.
+    /// Created topics that a broker does not learn of. It may follow a change of leaders late.
     fn missing_topics(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for broker in self.cluster.running() {
             for topic in &self.topics {
-                let partitions = connect(broker.port)?.partitions(topic)?;
-                if partitions.len().to_string() != PARTITIONS {
-                    let found = partitions.len();
-                    wrong.push(format!(
-                        "{} knows {found} partitions of {topic}",
-                        broker.name()
-                    ));
+                let known = process::retried(PATIENCE, topic, || {
+                    let found = connect(broker.port)?.partitions(topic)?.len();
+                    ensure!(found.to_string() == PARTITIONS, "{found} partitions");
+                    Ok(())
+                });
+                if let Err(error) = known {
+                    wrong.push(format!("{} knows of {error:#}", broker.name()));
+                    break;
                 }
             }
         }

@@ -10,8 +10,9 @@
 mod listeners;
 
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use listeners::Listeners;
 use ottla_peers::java;
@@ -42,6 +43,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("auto.create.topics.enable", "false"),
     ("num.partitions", "1"),
 ];
+
+/// For a broker on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The levels of `transaction.version` below the newest. They use the first transaction protocol
 /// (TV0, TV1).
@@ -157,15 +161,26 @@ fn told(what: &str, commands: Vec<Command>) -> Result<Tally> {
     Ok(Tally::of(succeed))
 }
 
+/// Returns when the broker has applied the change, which is after the controller has answered.
 fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) -> Result<()> {
-    let feature = format!("transaction.version={version}");
-    process::output_of(
-        kafka
-            .tool("org.apache.kafka.tools.FeatureCommand")
-            .args(["--bootstrap-server", &node.bootstrap(), "downgrade"])
-            .args(["--feature", &feature]),
-    )?;
-    Ok(())
+    const FEATURE: &str = "transaction.version";
+    let features = || {
+        let mut command = kafka.tool("org.apache.kafka.tools.FeatureCommand");
+        command.args(["--bootstrap-server", &node.bootstrap()]);
+        command
+    };
+    let lowered = format!("{FEATURE}={version}");
+    process::output_of(features().args(["downgrade", "--feature", &lowered]))?;
+    process::retried(PATIENCE, "the feature is lowered", || {
+        let printed = process::output_of(features().arg("describe"))?;
+        let line = printed.lines().find(|line| line.contains(FEATURE));
+        let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+        let is_lowered = words
+            .windows(2)
+            .any(|pair| pair == ["FinalizedVersionLevel:", version]);
+        ensure!(is_lowered, "{printed}");
+        Ok(())
+    })
 }
 
 /// Compares the assignments of the client's assignors with Kafka's.

@@ -23,8 +23,6 @@ use ottla_workspace::test_programs;
 
 const TOPIC: &str = "archived";
 const RECORDS: usize = 40_000;
-/// The broker looks for segments to copy several times in this time.
-const SETTLED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -110,15 +108,7 @@ fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String
         Ok((output.status.success(), printed))
     };
     // A segment that is copied meanwhile would be in the restored topic, and not in the plan.
-    let mut copied = segments(ottla, kafka, config)?;
-    loop {
-        std::thread::sleep(SETTLED);
-        let now = segments(ottla, kafka, config)?;
-        if now == copied {
-            break;
-        }
-        copied = now;
-    }
+    wait_until_one_is_local(kafka)?;
     let (succeeded, planned) = run(&["--dry-run"])?;
     let total = planned.lines().find(|line| line.starts_with("Total: "));
     let records: usize = total
@@ -207,6 +197,28 @@ fn described_partition(
     let bootstrap = kafka.node.bootstrap();
     let partitions = described(ottla, &bootstrap, config, TOPIC)?;
     Ok(partitions.into_iter().next().unwrap_or_default())
+}
+
+/// Waits until the broker has the active segment alone, which is never copied. Local retention keeps
+/// the others until they are copied, and no longer.
+fn wait_until_one_is_local(kafka: &Kafka) -> Result<()> {
+    let folder = kafka.node.data_dir().join(format!("{TOPIC}-0"));
+    let began = Instant::now();
+    loop {
+        let mut local = 0;
+        for file in std::fs::read_dir(&folder)? {
+            local += usize::from(file?.file_name().to_string_lossy().ends_with(".log"));
+        }
+        if local == 1 {
+            return Ok(());
+        }
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "{local} segments are local after {PATIENCE:?}:\n{}",
+            kafka.node.output_tail()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Waits until the local log begins after the remote segments.

@@ -41,9 +41,12 @@ const FETCH_WAIT_MS: i32 = 500;
 /// Shorter than the client-side timeout.
 const PRODUCE_TIMEOUT_MS: i32 = 1500;
 
+/// Of a question that is asked again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Whether a broker on this local port answers.
 pub fn answers(port: u16) -> bool {
-    advertised_apis(port).is_ok()
+    advertised_apis(port, PATIENCE).is_ok()
 }
 
 /// Whether a broker serves a listener with TLS on this local port: whether it refuses a request
@@ -67,9 +70,11 @@ pub fn refuses_plaintext(port: u16) -> bool {
     }
 }
 
-/// Queries the APIs and versions that the broker on this local port serves.
-pub fn advertised_apis(port: u16) -> Result<Vec<AdvertisedApi>> {
-    parse(&connect(port)?.ask(API_VERSIONS, 0, &[])?)
+/// Queries the APIs and versions that the broker on this local port serves. It answers within this
+/// time.
+pub fn advertised_apis(port: u16, patience: Duration) -> Result<Vec<AdvertisedApi>> {
+    let mut asker = connect(port)?.patient(patience)?;
+    parse(&asker.ask(API_VERSIONS, 0, &[])?)
 }
 
 /// Queries all topics and the end offset of each partition; `None` while a partition has no leader
@@ -116,11 +121,12 @@ pub fn fewest_in_sync(port: u16, topic: &str) -> Result<usize> {
 /// A connection to a broker, with one request in flight at a time.
 pub struct Asker(TcpStream);
 
-/// Connects to the broker on this local port.
+/// Connects to the broker on this local port. Each response may take two seconds, after which most
+/// callers ask again; for an answer that is asked for once, see [`Asker::patient`].
 pub fn connect(port: u16) -> Result<Asker> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     Ok(Asker(stream))
 }
 

@@ -152,9 +152,8 @@ async fn an_untrusted_broker_is_refused() {
         ("ssl.truststore.location", truststore.as_str()),
     ];
     produce(&settings(&ssl, &trusted)).await.expect("trusted");
-    let mut brief = settings(&ssl, &[("security.protocol", "SSL")]);
-    brief.insert("default.api.timeout.ms".into(), "1000".into());
-    let refused = produce(&brief)
+    let without_store = settings(&ssl, &[("security.protocol", "SSL")]);
+    let refused = produce(&without_store)
         .await
         .expect_err("its certificate is not trusted")
         .to_string();

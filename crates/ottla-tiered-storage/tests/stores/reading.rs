@@ -307,7 +307,6 @@ async fn an_offset_index_does_not_wait_for_the_manifest() {
     let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let mut segment = uploaded(&server, dir.path()).await;
-    server.delay(Duration::from_secs(1));
     let requests = |server: &FaultServer| {
         let mut requests = server.requests();
         requests.sort();
@@ -316,15 +315,30 @@ async fn an_offset_index_does_not_wait_for_the_manifest() {
             .map(|line| line.rsplit('.').next().unwrap_or_default().to_owned());
         kinds.collect::<Vec<_>>()
     };
-    let store = open(&s3(&server, &[]));
-    let mut index = store.fetch_index(&segment.metadata, IndexType::Offset);
-    let soon = Duration::from_millis(600);
-    assert!(tokio::time::timeout(soon, &mut index).await.is_err());
     // 10,000,000 bytes have 2,442 entries of eight bytes at most, if the interval is the default.
     let both = ["indexes bytes=0-19563", "rsm-manifest"];
-    assert_eq!(requests(&server), both);
+    let never = FaultKind::Slow(Duration::from_secs(300));
+    server.fail(".rsm-manifest", 1, never);
+    let store = open(&s3(&server, &[]));
+    let begun = async {
+        let mut begun = Vec::new();
+        while begun.len() < both.len() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            begun.extend(requests(&server));
+        }
+        begun.sort();
+        begun
+    };
+    tokio::select! {
+        index = store.fetch_index(&segment.metadata, IndexType::Offset) => {
+            panic!("{index:?} without the manifest")
+        }
+        begun = begun => assert_eq!(begun, both),
+    }
+    let store = open(&s3(&server, &[]));
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
     assert_eq!(index.await.unwrap(), [7; 80][..]);
-    assert_eq!(requests(&server), [""; 0]);
+    assert_eq!(requests(&server), both);
 
     // Larger than expected: it is fetched from its place.
     segment.metadata.segment.segment_size_bytes = 0;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
@@ -47,6 +48,16 @@ impl Running {
         stdin
             .write_all(line.as_bytes())
             .expect("the tool reads its input");
+    }
+
+    /// Waits until the tool has read what was written.
+    fn until_read(&self) {
+        let stdin = self.stdin.as_ref().expect("it is open");
+        let began = Instant::now();
+        while ioctl_fionread(stdin).expect("a pipe") > 0 {
+            assert!(began.elapsed() < PATIENCE, "it does not read");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn out(&self) -> String {
@@ -212,7 +223,8 @@ fn unsent_records_are_counted_and_set_the_exit_status() {
     broker.kill();
     waiting.until("lost: ");
     waiting.write("five\n");
-    // Nothing is printed when the tool has read the line.
+    waiting.until_read();
+    // Nothing is printed when the line has become a record.
     std::thread::sleep(Duration::from_secs(3));
     waiting.signal(Signal::INT);
     waiting.until("1 record is still to be sent; a second Ctrl-C discards it.");

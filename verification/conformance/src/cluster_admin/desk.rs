@@ -17,6 +17,9 @@ use ottla_workspace::process;
 /// More than moving a few megabytes, or a session timeout, takes on two busy cores.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Lists all registered brokers.
+pub(super) const ENDPOINTS: &str = "cluster list-endpoints --include-fenced-brokers";
+
 /// Which set of tools to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hand {
@@ -156,6 +159,43 @@ impl Desk {
         Ok(())
     }
 
+    /// Waits until a broker describes its own settings as they should be. It applies a change after
+    /// the controller has answered.
+    pub fn wait_for_settings(&self, broker: i32, is_so: impl Fn(&str) -> bool) -> Result<()> {
+        let describe = format!("configs --describe --broker {broker}");
+        process::retried(PATIENCE, &format!("broker {broker}: {describe}"), || {
+            let printed = self.do_quietly(&self.cluster.bootstrap(), &describe)?;
+            ensure!(is_so(&printed), "{printed}");
+            Ok(())
+        })
+    }
+
+    /// Waits until every running broker knows another as in this state; `None` for a broker that is
+    /// not registered.
+    pub fn wait_for_state(&self, broker: &str, state: Option<&str>) -> Result<()> {
+        self.wait_for_each(ENDPOINTS, |it| state_of(it, broker) == state)
+    }
+
+    /// Waits until every running broker reports that in each partition of these topics that has a
+    /// leader, the replicas on running brokers are in sync, and no others. A topic that does not
+    /// exist has no partitions.
+    pub fn wait_until_settled(&self, topics: &[String]) -> Result<()> {
+        let running: Vec<i32> = self.cluster.running().map(|it| it.node_id).collect();
+        for broker in self.cluster.running() {
+            for topic in topics {
+                let what = format!("{}: {topic} is not settled", broker.name());
+                process::retried(PATIENCE, &what, || {
+                    let partitions = connect(broker.port)?.partitions(topic)?;
+                    let mut led = partitions.iter().filter(|it| it.leader.is_some());
+                    let are_settled = led.all(|it| is_settled(&it.replicas, &it.in_sync, &running));
+                    ensure!(are_settled, "{partitions:?}");
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Appends `records` records of 1,000 bytes to a topic, equally many to each partition
     /// regardless of the load on its leader.
     pub fn fill(&self, topic: &str, records: usize) -> Result<()> {
@@ -236,6 +276,27 @@ impl Desk {
     }
 }
 
+/// The row of a broker in the output of `list-endpoints`; `None` if it is not listed.
+pub fn row_of<'a>(printed: &'a str, broker: &str) -> Option<Vec<&'a str>> {
+    let mut rows = printed
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<&str>>());
+    rows.find(|row| row.first() == Some(&broker))
+}
+
+/// The state of a broker in the output of `list-endpoints`; `None` if it is not listed.
+pub fn state_of<'a>(printed: &'a str, broker: &str) -> Option<&'a str> {
+    let row = row_of(printed, broker)?;
+    row.into_iter()
+        .find(|word| ["fenced", "unfenced"].contains(word))
+}
+
+/// Whether the replicas on running brokers are in sync, and no others.
+fn is_settled(replicas: &[i32], in_sync: &[i32], running: &[i32]) -> bool {
+    let mut replicas = replicas.iter();
+    replicas.all(|replica| in_sync.contains(replica) == running.contains(replica))
+}
+
 /// Kafka's tool lists partitions in the iteration order of a hash set.
 fn sort_partitions(line: &mut String) {
     if let Some((head, partitions)) = line.split_once(" for partitions ") {
@@ -257,5 +318,25 @@ mod tests {
         let mut line = "elected for partitions b-1, a-0".to_owned();
         sort_partitions(&mut line);
         assert_eq!(line, "elected for partitions a-0, b-1");
+    }
+
+    #[test]
+    fn a_partition_is_settled_with_all_running_replicas() {
+        assert!(is_settled(&[1, 2, 3], &[3, 1], &[1, 3]));
+        assert!(!is_settled(&[1, 2, 3], &[3], &[1, 3]), "1 catches up");
+        assert!(!is_settled(&[1, 2, 3], &[2, 3], &[1, 3]), "2 is not fenced");
+        assert!(is_settled(&[2], &[2], &[2, 3]));
+    }
+
+    #[test]
+    fn a_fenced_broker_is_told_from_others() {
+        let printed = "ID  HOST       PORT   RACK  STATE     ENDPOINT_TYPE\n\
+                       1   127.0.0.1  9092   a     unfenced  broker\n\
+                       3   127.0.0.1  9094   b     fenced    broker\n";
+        assert_eq!(state_of(printed, "1"), Some("unfenced"));
+        assert_eq!(state_of(printed, "3"), Some("fenced"));
+        assert_eq!(state_of(printed, "2"), None);
+        assert!(row_of(printed, "3").is_some_and(|row| row.contains(&"b")));
+        assert_eq!(row_of(printed, "2"), None);
     }
 }

@@ -55,6 +55,12 @@ pub fn run(desk: &mut Desk) -> Result<()> {
     Ok(())
 }
 
+/// The topics of this tool set that `--describe` selects from: those of this part and of the one
+/// before it.
+fn topics_of(hand: Hand) -> [String; 4] {
+    ["elect", "unclean", "moves", "single"].map(|name| hand.topic(name))
+}
+
 fn is_led_by(partition: usize, leader: Option<i32>) -> impl Fn(&[Partition]) -> bool {
     move |partitions| partitions[partition].leader == leader
 }
@@ -86,6 +92,8 @@ fn without_the_preferred(desk: &mut Desk, hand: Hand) -> Result<()> {
     })?;
     desk.wait_for(&hand.topic("unclean"), "led by 2", is_led_by(0, Some(2)))?;
     desk.fill(&hand.topic("unclean"), 500)?;
+    desk.wait_until_settled(&topics_of(hand))?;
+    desk.wait_for_state("1", Some("fenced"))?;
     for arguments in SELECTIONS {
         desk.run(hand, TOPICS, arguments)?;
     }
@@ -106,6 +114,8 @@ fn without_the_preferred(desk: &mut Desk, hand: Hand) -> Result<()> {
 fn unclean(desk: &mut Desk, hand: Hand) -> Result<()> {
     let topic = hand.topic("unclean");
     desk.wait_for(&topic, "without a leader", is_led_by(0, None))?;
+    // Broker 1 is back, and catches up with the leaders of its other partitions.
+    desk.wait_until_settled(&topics_of(hand))?;
     for arguments in SELECTIONS {
         desk.run(hand, TOPICS, arguments)?;
     }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::desk::{Desk, HANDS, Hand};
+use super::desk::{Desk, ENDPOINTS, HANDS, Hand, row_of, state_of};
 use crate::conformance::tools::{CLUSTER, FEATURES, QUORUM, REASSIGN, TOPICS};
 
 pub fn run(desk: &mut Desk) -> Result<()> {
@@ -31,6 +31,10 @@ pub fn run(desk: &mut Desk) -> Result<()> {
     let settings = &mut broker.options.overrides;
     settings.retain(|(key, _)| key != "broker.rack");
     broker.start()?;
+    // Other brokers may still know its previous registration.
+    desk.wait_for_each(ENDPOINTS, |it| {
+        row_of(it, "3").is_some_and(|row| !row.contains(&"b"))
+    })?;
     for hand in HANDS {
         desk.wait_for(&hand.topic("spread"), "in sync", |partitions| {
             partitions.iter().all(|it| it.in_sync.len() == 2)
@@ -85,14 +89,13 @@ fn take_out(desk: &mut Desk, hand: Hand) -> Result<()> {
     desk.wait_for(&topic, "led by others", |partitions| {
         partitions.iter().all(|it| it.in_sync.len() == 1)
     })?;
-    let endpoints = "cluster list-endpoints --include-fenced-brokers";
-    desk.wait_for_each(endpoints, |it| state_of(it, "3") == Some("fenced"))?;
+    desk.wait_for_state("3", Some("fenced"))?;
     let listed = "list-endpoints BROKERS --include-fenced-brokers";
     let printed = desk.run(hand, CLUSTER, listed)?;
     ensure!(state_of(&printed, "3") == Some("fenced"), "{printed}");
     let printed = desk.run(hand, CLUSTER, "unregister BROKERS --id 3")?;
     ensure!(printed.contains("no longer registered"), "{printed}");
-    desk.wait_for_each(endpoints, |it| state_of(it, "3").is_none())?;
+    desk.wait_for_state("3", None)?;
     for arguments in [
         listed,
         "unregister BROKERS --id 3",
@@ -101,26 +104,4 @@ fn take_out(desk: &mut Desk, hand: Hand) -> Result<()> {
         desk.run(hand, CLUSTER, arguments)?;
     }
     Ok(())
-}
-
-/// The state of a broker in the output of `list-endpoints`; `None` if it is not listed.
-fn state_of<'a>(printed: &'a str, broker: &str) -> Option<&'a str> {
-    let mut rows = printed.lines().map(str::split_whitespace);
-    let mut row = rows.find(|row| row.clone().next() == Some(broker))?;
-    row.find(|word| ["fenced", "unfenced"].contains(word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fenced_broker_is_told_from_others() {
-        let printed = "ID  HOST       PORT   RACK  STATE     ENDPOINT_TYPE\n\
-                       1   127.0.0.1  9092   a     unfenced  broker\n\
-                       3   127.0.0.1  9094   b     fenced    broker\n";
-        assert_eq!(state_of(printed, "1"), Some("unfenced"));
-        assert_eq!(state_of(printed, "3"), Some("fenced"));
-        assert_eq!(state_of(printed, "2"), None);
-    }
 }

@@ -155,6 +155,7 @@ fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     let more = more.replace(&THROTTLE.to_string(), "36000");
     desk.run(hand, REASSIGN, &more)?;
     for broker in 1..=3 {
+        desk.wait_for_settings(broker, |it| it.contains("throttled.rate=36000"))?;
         let describe = format!("BROKERS --describe --broker {broker}");
         let printed = desk.run(hand, CONFIGS, &describe)?;
         ensure!(
@@ -184,6 +185,10 @@ fn call_off(desk: &mut Desk, hand: Hand) -> Result<()> {
         let partition = partition.replace("SUBJECT", hand.subject());
         desk.check_directories(&partition, &[1, 2])?;
     }
+    // The throttles are removed after the cancellation.
+    let of_topic = format!("configs --describe --topic {}", hand.topic("moves"));
+    desk.wait_for_each(&of_topic, |it| !it.contains("throttled"))?;
+    desk.wait_for_settings(3, |it| !it.contains("throttled"))?;
     let printed = desk.run(hand, CONFIGS, "BROKERS --describe --topic moves-SUBJECT")?;
     ensure!(!printed.contains("throttled"), "{printed}");
     let printed = desk.run(hand, CONFIGS, "BROKERS --describe --broker 3")?;
@@ -256,6 +261,7 @@ fn move_to_directory(desk: &mut Desk, hand: Hand) -> Result<()> {
     let verify = "BROKERS --verify --reassignment-json-file @directory";
     let printed = desk.run(hand, REASSIGN, verify)?;
     ensure!(printed.contains("completed successfully"), "{printed}");
+    desk.wait_for_settings(3, |it| !it.contains("alter.log.dirs.io"))?;
     desk.run(hand, CONFIGS, "BROKERS --describe --broker 3")?;
     let (bytes, wrong) = replicas::compare(&desk.cluster.brokers, &partition)?;
     ensure!(wrong.is_empty() && bytes > 0, "{bytes} bytes, {wrong:?}");

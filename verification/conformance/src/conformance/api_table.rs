@@ -4,6 +4,7 @@
 //! have a row there.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -11,12 +12,15 @@ use ottla_peers::{AdvertisedApi, Node, Peer, advertised_apis, reference};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
+/// For an answer, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub fn compare(kafka: &Node, ottla: &Node) -> Result<Tally> {
     let documented = std::fs::read_to_string(workspace::root().join("COMPATIBILITY.md"))
         .context("COMPATIBILITY.md, which holds the table of APIs")?;
     let differences = differences(
-        &advertised_apis(kafka.port())?,
-        &advertised_apis(ottla.port())?,
+        &advertised_apis(kafka.port(), PATIENCE)?,
+        &advertised_apis(ottla.port(), PATIENCE)?,
     );
     let reference = Peer::load(reference::KAFKA)?;
     let column = column_of(&documented, reference.version()?)?;

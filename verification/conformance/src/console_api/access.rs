@@ -144,13 +144,21 @@ impl Guarded<'_> {
             );
             Ok(())
         })?;
-        for operation in ["Read", "Write", "Describe"] {
+        let operations = ["Read", "Write", "Describe"];
+        for operation in operations {
             self.tool(&words(&format!(
                 "acls --add --allow-principal User:alice --operation {operation} \
                  --topic hers"
             )))?;
         }
-        Ok(())
+        // Each of them lets alice see the topic.
+        process::retried(PATIENCE, "the ACLs are applied", || {
+            let listed = self.tool(&["acls", "--list", "--topic", "hers"])?;
+            let is_listed =
+                |it: &&str| listed.contains(&format!("operation={}", it.to_uppercase()));
+            ensure!(operations.iter().all(is_listed), "{listed}");
+            Ok(())
+        })
     }
 
     fn log_in(&self, user: &str) -> Result<Http> {

@@ -18,6 +18,9 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// the pauses grow with what has been waited, up to [`SELDOM`].
 const AGAIN: Duration = Duration::from_millis(25);
 const SELDOM: Duration = Duration::from_millis(150);
+/// Resolves when the page has been drawn twice: fonts and plots are there then, and what it changes for
+/// another width.
+const DRAWN: &str = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 150))))";
 /// Finds elements by accessible names, measures, and watches for violations of the policy.
 const IN_PAGE: &str = include_str!("in_page.js");
 /// At 60 frames a second, in milliseconds.
@@ -188,6 +191,7 @@ impl Page {
             "Emulation.setDeviceMetricsOverride",
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}),
         )?;
+        self.browser.evaluate_promise(DRAWN)?;
         Ok(())
     }
 
@@ -201,10 +205,7 @@ impl Page {
     }
 
     pub fn shoot(&mut self, file: &Path) -> Result<()> {
-        // Fonts and plots are there after two frames.
-        self.browser.evaluate_promise(
-            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 150))))",
-        )?;
+        self.browser.evaluate_promise(DRAWN)?;
         self.browser.screenshot(file)
     }
 

@@ -27,7 +27,7 @@ pub const WORKER: &str = "worker";
 const TOKEN_SECONDS: i64 = 60;
 pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
-/// A broker on a busy machine may need several seconds to refuse a connection.
+/// A broker on a busy machine may need several seconds to refuse a connection or a request.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How nodes and clients authenticate.
@@ -154,7 +154,8 @@ impl Secured {
         );
         for broker in cluster.running() {
             let name = broker.name();
-            let codes = connect(broker.port)?.produce_to_each(topic, &indexes, &[])?;
+            let mut asker = connect(broker.port)?.patient(REFUSAL_PATIENCE)?;
+            let codes = asker.produce_to_each(topic, &indexes, &[])?;
             ensure!(codes.len() == partitions, "{name} answers {codes:?}");
             for (partition, code) in codes {
                 if code != TOPIC_AUTHORIZATION_FAILED {
