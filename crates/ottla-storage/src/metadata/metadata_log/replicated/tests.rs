@@ -205,6 +205,11 @@ fn records_of_a_failed_fsync_are_on_disk_after_the_next_start() {
             let host = Host::new("controller").with_disk(&disk);
             let faulty = disk.clone();
             let stopped = host.spawn("main", move || {
+                fs::create_dir_all(&Path::new("/data").join(METADATA_DIR)).expect("is created");
+                for dir in ["/data", "/"] {
+                    let dir = Dir::open(Path::new(dir)).expect("opens");
+                    dir.sync().expect("is forced");
+                }
                 let mut log = filled(Path::new("/data"), 3, 1);
                 log.flush().expect("is forced");
                 log.append_fetched(&batches(3..6, 1), NOW).expect("appends");
