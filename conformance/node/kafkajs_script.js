@@ -17,7 +17,7 @@ const MAIN = 'kafkajs-main';
 
 const kafka = new Kafka({
   clientId: 'kafkajs', brokers: [process.argv[2]], logLevel: logLevel.NOTHING, requestTimeout: PATIENCE,
-  retry: { initialRetryTime: 50, retries: 4 },
+  connectionTimeout: PATIENCE, retry: { initialRetryTime: 50, retries: 4 },
 });
 const admin = kafka.admin();
 
