@@ -113,8 +113,7 @@ final class OAuthSteps {
             "sasl.jaas.config", PACKAGE + "OAuthBearerLoginModule required;",
             "sasl.login.callback.handler.class", PACKAGE + "OAuthBearerLoginCallbackHandler"));
         settings.put("sasl.oauthbearer.token.endpoint.url", url(token));
-        // The first client of this kind has much to load.
-        return script.with(settings, "default.api.timeout.ms", "20000", "request.timeout.ms", "15000");
+        return settings;
     }
 
     private Path path(String token) {
