@@ -54,7 +54,6 @@ func config() *sarama.Config {
 	made.Producer.Return.Successes = true
 	made.Producer.Return.Errors = true
 	made.Producer.Partitioner = sarama.NewManualPartitioner
-	made.Producer.Flush.Frequency = 200 * time.Millisecond
 	made.Consumer.Return.Errors = true
 	made.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	made.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond
@@ -184,6 +183,9 @@ func produce() {
 }
 
 func send(settings *sarama.Config, topic string, partition int32, count int) (any, error) {
+	// All of them are one batch, however long the script is held up meanwhile: a later step shows the size of the log.
+	settings.Producer.Flush.Messages = count
+	settings.Producer.Flush.Frequency = lines.Patience
 	to, err := sarama.NewSyncProducer(bootstrap, settings)
 	if err != nil {
 		return nil, err
