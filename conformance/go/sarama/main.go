@@ -51,6 +51,7 @@ func config() *sarama.Config {
 	made := sarama.NewConfig()
 	made.ClientID = "sarama"
 	made.Version = sarama.MaxVersion
+	made.Admin.Timeout = lines.Patience
 	made.Producer.Return.Successes = true
 	made.Producer.Return.Errors = true
 	made.Producer.Partitioner = sarama.NewManualPartitioner

@@ -69,6 +69,7 @@ func base() *sarama.Config {
 	made.Net.DialTimeout = lines.Patience
 	made.Net.ReadTimeout = lines.Patience
 	made.Admin.Retry.Max = 1
+	made.Admin.Timeout = lines.Patience
 	return made
 }
 
