@@ -15,10 +15,11 @@ const { PATIENCE, giveUp, settle, sleep } = require('./settle.js');
 const T0 = 1_700_000_000_000;
 const MAIN = 'kafkajs-main';
 
-const kafka = new Kafka({
+const COMMON = {
   clientId: 'kafkajs', brokers: [process.argv[2]], logLevel: logLevel.NOTHING, requestTimeout: PATIENCE,
-  retry: { initialRetryTime: 50, retries: 4 },
-});
+  connectionTimeout: PATIENCE, retry: { initialRetryTime: 50, retries: 4 },
+};
+const kafka = new Kafka(COMMON);
 const admin = kafka.admin();
 
 const text = (bytes) => (bytes === null || bytes === undefined ? null : bytes.toString());
@@ -113,8 +114,9 @@ async function topics() {
 
 // ---- records --------------------------------------------------------------------------------------------------------
 
-async function send(topic, partition, count, { acks = -1, compression = CompressionTypes.None, ...settings } = {}) {
-  const producer = kafka.producer({ ...settings });
+async function send(topic, partition, count,
+  { acks = -1, compression = CompressionTypes.None, client = kafka, ...settings } = {}) {
+  const producer = client.producer({ ...settings });
   await producer.connect();
   try {
     const messages = Array.from({ length: count }, (_, i) => record(i, partition));
@@ -144,7 +146,9 @@ async function produce() {
       await producer.disconnect();
     }
   });
-  await step('produce creates the topic', () => send('kafkajs-auto', 0, 1));
+  // A busy machine needs longer to create it than the client tries otherwise.
+  const patient = new Kafka({ ...COMMON, retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 100 } });
+  await step('produce creates the topic', () => send('kafkajs-auto', 0, 1, { client: patient }));
 }
 
 /** Reads that many records in a group of its own, from the start or from an offset. */

@@ -9,12 +9,11 @@ const path = require('path');
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ConfigResourceTypes, Kafka, logLevel,
   ResourcePatternTypes } = require('kafkajs');
 
-const { settle, sleep } = require('./settle.js');
+const { PATIENCE, settle, sleep } = require('./settle.js');
 
 const place = JSON.parse(fs.readFileSync(process.argv[3], 'utf8'));
 const TOPIC = 'secured-secured-kafkajs';
 const PREFIX = 'secured-kafkajs-';
-const PATIENCE = 6_000;
 
 const WAYS = [
   ['sasl', 'SASL_PLAINTEXT', 'plain'], ['sasl', 'SASL_PLAINTEXT', 'scram-sha-256'], ['saslssl', 'SASL_SSL', 'plain'],
@@ -46,8 +45,8 @@ async function step(what, action) {
 /** A client that gets in this way as this user, or with this certificate. */
 function client([listener, protocol, mechanism], user, password = `${user}-secret`, authority = 'authority.pem') {
   const settings = {
-    clientId: 'kafkajs', brokers: [place[listener]], logLevel: logLevel.NOTHING, requestTimeout: 5_000,
-    connectionTimeout: 4_000, retry: { initialRetryTime: 50, retries: 1 },
+    clientId: 'kafkajs', brokers: [place[listener]], logLevel: logLevel.NOTHING, requestTimeout: PATIENCE,
+    connectionTimeout: PATIENCE, retry: { initialRetryTime: 50, retries: 1 },
   };
   if (protocol.endsWith('SSL')) {
     settings.ssl = { ca: [certificate(authority)] };
@@ -128,7 +127,8 @@ async function refused() {
     'SSL, an expired certificate': client(MUTUAL, 'expired'),
     'SSL, a certificate of another authority': client(MUTUAL, 'foreign'),
     'PLAINTEXT at a listener of SASL': new Kafka({
-      brokers: [place.sasl], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50, retries: 1 },
+      brokers: [place.sasl], logLevel: logLevel.NOTHING, connectionTimeout: PATIENCE,
+      retry: { initialRetryTime: 50, retries: 1 },
     }),
   });
   for (const [what, kafka] of Object.entries(tries)) {
@@ -174,7 +174,9 @@ async function revoked() {
     principal: `User:${PREFIX}revoked`, host: '*', operation: AclOperationTypes.WRITE,
     permissionType: AclPermissionTypes.ALLOW,
   };
-  const admin = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.NOTHING }).admin();
+  const admin = new Kafka({
+    brokers: [process.argv[2]], logLevel: logLevel.NOTHING, connectionTimeout: PATIENCE,
+  }).admin();
   await admin.connect();
   await admin.createAcls({ acl: [right] });
   await settle(process.argv[2]);

@@ -166,7 +166,9 @@ func produce() {
 			})
 		}
 	}
-	lines.Step("produce idempotently", func() (any, error) { return send(topic, 2, 20) })
+	lines.Step("produce idempotently", func() (any, error) {
+		return send(topic, 2, 20, kgo.ProducerLinger(200*time.Millisecond))
+	})
 	lines.Step("produce over the broker's limit", func() (any, error) {
 		to := client(kgo.ProducerBatchMaxBytes(4_000_000), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.ProducerBatchCompression(kgo.NoCompression()))

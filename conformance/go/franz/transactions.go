@@ -165,13 +165,13 @@ func transactions() {
 				return ended, err
 			}
 		}
-		// The markers follow the answer to the producer here, too.
+		// The markers follow the answer to the producer here, too; an offset of an earlier transaction is not stable until then.
 		deadline := time.Now().Add(lines.Patience)
 		for {
-			found, err := admin.FetchOffsets(patiently(), "franz-transacted")
+			found, err := admin.FetchOffsets(kadm.RequireStable(patiently()), "franz-transacted")
 			first, _ := found.Lookup(transacted, 0)
 			second, _ := found.Lookup(transacted, 1)
-			if err != nil || first.At > 0 && second.At > 0 {
+			if err != nil || first.Err == nil && second.Err == nil && first.At > 0 && second.At > 0 {
 				return []any{first.At, second.At}, err
 			}
 			if time.Now().After(deadline) {

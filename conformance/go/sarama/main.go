@@ -51,10 +51,10 @@ func config() *sarama.Config {
 	made := sarama.NewConfig()
 	made.ClientID = "sarama"
 	made.Version = sarama.MaxVersion
+	made.Admin.Timeout = lines.Patience
 	made.Producer.Return.Successes = true
 	made.Producer.Return.Errors = true
 	made.Producer.Partitioner = sarama.NewManualPartitioner
-	made.Producer.Flush.Frequency = 200 * time.Millisecond
 	made.Consumer.Return.Errors = true
 	made.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	made.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond
@@ -175,10 +175,18 @@ func produce() {
 			Value: sarama.ByteEncoder(make([]byte, 2_000_000))})
 		return offset, err
 	})
-	lines.Step("produce creates the topic", func() (any, error) { return send(config(), "sarama-auto", 0, 1) })
+	lines.Step("produce creates the topic", func() (any, error) {
+		// A busy machine needs longer to create it than the client asks otherwise.
+		settings := config()
+		settings.Metadata.Retry.Max = 200
+		return send(settings, "sarama-auto", 0, 1)
+	})
 }
 
 func send(settings *sarama.Config, topic string, partition int32, count int) (any, error) {
+	// All of them are one batch, however long the script is held up meanwhile: a later step shows the size of the log.
+	settings.Producer.Flush.Messages = count
+	settings.Producer.Flush.Frequency = lines.Patience
 	to, err := sarama.NewSyncProducer(bootstrap, settings)
 	if err != nil {
 		return nil, err

@@ -251,6 +251,9 @@ public final class ClientScript extends Script {
         });
         step("produce to a partition that is not there", () -> {
             try (Producer<byte[], byte[]> producer = producer(Map.of("max.block.ms", "1500"))) {
+                // The error names the partitions that the client knows.
+                await("the partitions of " + MAIN, () ->
+                    !String.valueOf(outcome(() -> producer.partitionsFor(MAIN))).startsWith("! "));
                 return get(producer.send(new ProducerRecord<>(MAIN, 7, null, bytes("v")))).offset();
             }
         });

@@ -85,9 +85,12 @@ final class GroupRequests extends Script implements AutoCloseable {
         });
     }
 
-    /** Has all members say what they have until nothing changes. */
+    /** Has all members say what they have until nothing changes any more and each has something. */
     private String settle(String last) throws Exception {
-        for (int round = 0; round < 6; round++) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        int calm = 0;
+        for (int round = 0; round < 6 || calm < 3; round++) {
+            boolean isChanged = false;
             for (String member : epochs.keySet()) {
                 if (!member.startsWith("m")) {
                     continue;
@@ -103,16 +106,27 @@ final class GroupRequests extends Script implements AutoCloseable {
                 if (answer.errorCode() != 0) {
                     return Errors.forCode(answer.errorCode()) + ": " + answer.errorMessage();
                 }
-                epochs.put(member, answer.memberEpoch());
+                isChanged |= epochs.put(member, answer.memberEpoch()) != answer.memberEpoch();
                 if (answer.assignment() != null) {
-                    owned.put(member, answer.assignment().topicPartitions().stream().map(topic -> new TopicPartitions()
-                        .setTopicId(topic.topicId()).setPartitions(topic.partitions())).toList());
+                    List<TopicPartitions> assigned = answer.assignment().topicPartitions().stream().map(topic ->
+                        new TopicPartitions().setTopicId(topic.topicId()).setPartitions(topic.partitions())).toList();
+                    isChanged |= !assigned.equals(owned.put(member, assigned));
                 }
+            }
+            boolean isSpread = owned.keySet().stream().allMatch(member -> sizeOf(member) > 0)
+                && owned.keySet().stream().mapToInt(this::sizeOf).sum() == 3;
+            calm = isChanged || !isSpread ? 0 : calm + 1;
+            if (System.nanoTime() > deadline) {
+                giveUp("a settled group: " + owned);
             }
             // A group is assigned anew once in a while.
             Thread.sleep(200);
         }
-        return last + " has " + owned.get(last).stream().mapToInt(topic -> topic.partitions().size()).sum();
+        return last + " has " + sizeOf(last);
+    }
+
+    private int sizeOf(String member) {
+        return owned.get(member).stream().mapToInt(topic -> topic.partitions().size()).sum();
     }
 
     /** What each member was told to have. */

@@ -5,8 +5,6 @@
 // hold equally many, so that every replica whose place is shown was put there by name.
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ArrayNode;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -89,14 +87,10 @@ public final class LogDirsScript extends Script {
                 for (int partition = 0; partition < PARTITIONS; partition++) {
                     to.put(replica(TOPIC, partition), dirs.get((partition + by) % dirs.size()));
                 }
-                Object errors = errors(admin.alterReplicaLogDirs(to));
-                return List.of(errors, placesWhenMoved());
+                return moved(to);
             });
         }
-        show("move to where it is", () -> {
-            Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), dirs.get(0))));
-            return List.of(errors, placesWhenMoved());
-        });
+        show("move to where it is", () -> moved(Map.of(replica(TOPIC, 0), dirs.get(0))));
     }
 
     private void refusedMoves() throws Exception {
@@ -118,7 +112,6 @@ public final class LogDirsScript extends Script {
                 Arrays.asList(info.getCurrentReplicaLogDir(), info.getFutureReplicaLogDir())));
             return shown;
         });
-        placesWhenMoved();
     }
 
     /** A move that takes long is seen, changed and given up. */
@@ -139,26 +132,26 @@ public final class LogDirsScript extends Script {
         });
         show("a move that takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(1))));
-            return List.of(errors, futureOf(slow, dirs.get(1)));
+            return List.of(errors, placeOf(slow, dirs.get(0), dirs.get(1)));
         });
         show("another place while it takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(2))));
-            return List.of(errors, futureOf(slow, dirs.get(2)));
+            return List.of(errors, placeOf(slow, dirs.get(0), dirs.get(2)));
         });
         show("back to where it is while it takes long", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(0))));
-            return List.of(errors, futureOf(slow, null));
+            return List.of(errors, placeOf(slow, dirs.get(0), null));
         });
         show("the move again, and then without a limit", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(2))));
-            Object before = futureOf(slow, dirs.get(2));
+            Object before = placeOf(slow, dirs.get(0), dirs.get(2));
             Object set = setBroker("replica.alter.log.dirs.io.max.bytes.per.second", null);
-            return List.of(errors, before, set, futureOf(slow, null));
+            return List.of(errors, before, set, placeOf(slow, dirs.get(2), null));
         });
         show("delete a topic that is being moved", () -> {
             setBroker("replica.alter.log.dirs.io.max.bytes.per.second", "100000");
             errors(admin.alterReplicaLogDirs(Map.of(replica(slow, 0), dirs.get(1))));
-            futureOf(slow, dirs.get(1));
+            placeOf(slow, dirs.get(2), dirs.get(1));
             get(admin.deleteTopics(List.of(slow)).all());
             settle();
             setBroker("replica.alter.log.dirs.io.max.bytes.per.second", null);
@@ -170,8 +163,10 @@ public final class LogDirsScript extends Script {
         String reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand";
         Path plan = Files.createTempFile("dirs", ".json");
         String[] to = {dirs.get(2), dirs.get(0), dirs.get(1)};
+        Map<TopicPartitionReplica, String> places = new HashMap<>();
         StringBuilder partitions = new StringBuilder();
         for (int partition = 0; partition < PARTITIONS; partition++) {
+            places.put(replica(TOPIC, partition), to[partition]);
             partitions.append(partition == 0 ? "" : ",").append("{\"topic\":\"" + TOPIC + "\",\"partition\":" + partition
                 + ",\"replicas\":[1],\"log_dirs\":[\"" + to[partition] + "\"]}");
         }
@@ -181,7 +176,7 @@ public final class LogDirsScript extends Script {
         show("reassign-partitions.sh moves", () -> {
             String said = ToolRun.of(reassign, "--bootstrap-server", bootstrap, "--execute", "--reassignment-json-file",
                 plan.toString(), "--replica-alter-log-dirs-throttle", "50000000");
-            placesWhenMoved();
+            placesWhenMoved(places);
             return lines(said);
         });
         settle();
@@ -196,7 +191,7 @@ public final class LogDirsScript extends Script {
         show("reassign-partitions.sh verifies that", () -> lines(ToolRun.of(reassign, verifyShortly)));
         Files.delete(plan);
         show("log-dirs.sh", this::logDirs);
-        show("where all of that has put them", () -> placesWhenMoved());
+        show("where all of that has put them", () -> placesWhenMoved(places));
     }
 
     /** Everything that was acknowledged, once and in order, however often its log was moved. */
@@ -233,26 +228,9 @@ public final class LogDirsScript extends Script {
         });
     }
 
-    /** What the tool prints; it takes the directories in the order of a hash of their paths, which are each broker's own. */
-    private Object logDirs() throws Exception {
-        ObjectMapper json = new ObjectMapper();
-        List<Object> shown = new ArrayList<>();
-        for (Object line : lines(ToolRun.of("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", bootstrap,
-                "--describe", "--topic-list", TOPIC))) {
-            String text = line.toString();
-            if (text.startsWith("{")) {
-                JsonNode described = json.readTree(text);
-                for (JsonNode broker : described.get("brokers")) {
-                    List<JsonNode> dirs = new ArrayList<>();
-                    broker.get("logDirs").forEach(dirs::add);
-                    dirs.sort(Comparator.comparing(dir -> dir.get("logDir").asText()));
-                    ((ArrayNode) broker.get("logDirs")).removeAll().addAll(dirs);
-                }
-                text = described.toString();
-            }
-            shown.add(text);
-        }
-        return shown;
+    private Object logDirs() {
+        return lines(ToolRun.of("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", bootstrap, "--describe",
+            "--topic-list", TOPIC));
     }
 
     private void cordoned() {
@@ -261,11 +239,7 @@ public final class LogDirsScript extends Script {
         show("describe what is cordoned", this::cordonedDirs);
         show("log-dirs.sh with what is cordoned", this::logDirs);
         show("move into it", () -> errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), dirs.get(1)))));
-        show("move out of it", () -> {
-            Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 1), dirs.get(0),
-                replica(TOPIC, 2), dirs.get(0))));
-            return List.of(errors, placesWhenMoved());
-        });
+        show("move out of it", () -> moved(Map.of(replica(TOPIC, 1), dirs.get(0), replica(TOPIC, 2), dirs.get(0))));
         show("a place in it for a replica that is not there yet", () ->
             errors(admin.alterReplicaLogDirs(Map.of(replica("dirs-cordoned", 0), dirs.get(1)))));
         show("new partitions keep out of it", () -> {
@@ -292,10 +266,7 @@ public final class LogDirsScript extends Script {
         });
         show("cordon none", () -> cordonAll(null));
         show("describe none", this::cordonedDirs);
-        show("move into it again", () -> {
-            Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), dirs.get(1))));
-            return List.of(errors, placesWhenMoved());
-        });
+        show("move into it again", () -> moved(Map.of(replica(TOPIC, 0), dirs.get(1))));
     }
 
     private void createWithAllCordoned(String how) {
@@ -364,23 +335,35 @@ public final class LogDirsScript extends Script {
         return shown;
     }
 
-    /** The same, as soon as nothing is going anywhere. */
-    private Map<String, Object> placesWhenMoved() throws Exception {
-        await("the end of the moves", () -> places().values().stream()
-            .allMatch(place -> ((List<?>) place).get(1) == null));
-        return places();
+    /**
+     * The same, as soon as these replicas have arrived. While a broker puts one log in the place of the other, it may describe
+     * the one that has been left, and no move.
+     */
+    private Map<String, Object> placesWhenMoved(Map<TopicPartitionReplica, String> to) throws Exception {
+        Map<String, Object> shown = new TreeMap<>();
+        await("the end of the moves", () -> {
+            shown.clear();
+            shown.putAll(places());
+            return to.entrySet().stream().allMatch(move ->
+                Arrays.asList(move.getValue(), null).equals(shown.get(String.valueOf(move.getKey()))));
+        });
+        return shown;
+    }
+
+    /** What is said to moves, and where the replicas are then. */
+    private Object moved(Map<TopicPartitionReplica, String> to) throws Exception {
+        Object errors = errors(admin.alterReplicaLogDirs(to));
+        return List.of(errors, placesWhenMoved(to));
     }
 
     /** Where a topic is and where it is going, as soon as that is this directory, or none. */
-    private Object futureOf(String topic, String future) throws Exception {
-        List<String> shown = new ArrayList<>();
-        await("a move to " + future, () -> {
+    private Object placeOf(String topic, String current, String future) throws Exception {
+        List<String> expected = Arrays.asList(current, future);
+        await(topic + " in " + current + ", going to " + future, () -> {
             var info = get(admin.describeReplicaLogDirs(List.of(replica(topic, 0))).all()).get(replica(topic, 0));
-            shown.clear();
-            shown.addAll(Arrays.asList(info.getCurrentReplicaLogDir(), info.getFutureReplicaLogDir()));
-            return Objects.equals(info.getFutureReplicaLogDir(), future);
+            return expected.equals(Arrays.asList(info.getCurrentReplicaLogDir(), info.getFutureReplicaLogDir()));
         });
-        return shown;
+        return expected;
     }
 
     private long count(String topic, String dir) {
@@ -398,7 +381,8 @@ public final class LogDirsScript extends Script {
         get(admin.incrementalAlterConfigs(Map.of(BROKER, List.of(new AlterConfigOp(new ConfigEntry(key, value), type))))
             .all());
         settle();
-        return get(admin.describeConfigs(List.of(BROKER)).all()).get(BROKER).get(key).value();
+        ConfigEntry now = get(admin.describeConfigs(List.of(BROKER)).all()).get(BROKER).get(key);
+        return now == null ? "not set" : now.value();
     }
 
     /** Cordons all directories, or none. A controller hears of that with a heartbeat of the broker. */
@@ -437,7 +421,7 @@ public final class LogDirsScript extends Script {
     private static List<String> lines(String printed) {
         return printed.lines().filter(line -> !line.isBlank() && !line.contains("SLF4J") && !line.contains(" WARN ")
                 && !line.startsWith("\tat "))
-            .map(line -> line.replaceAll("\"(size|totalBytes|usableBytes|offsetLag)\":-?[0-9]+", "\"$1\":N"))
+            .map(line -> line.replaceAll("\"(size|totalBytes|usableBytes|offsetLag)\":-?[0-9]+", "\"$1\":\"N\""))
             .map(LogDirsScript::sortedJson).map(String::strip).sorted().toList();
     }
 
@@ -453,7 +437,7 @@ public final class LogDirsScript extends Script {
         }
     }
 
-    private static Object sortedJson(com.fasterxml.jackson.databind.JsonNode node) {
+    private static Object sortedJson(JsonNode node) {
         if (node.isArray()) {
             List<String> items = new ArrayList<>();
             node.forEach(item -> items.add(String.valueOf(sortedJson(item))));

@@ -54,7 +54,7 @@ public final class DeniedSteps {
     }
 
     private void clients(String user) {
-        Map<String, String> login = script.with(script.login(user), "max.block.ms", "4000");
+        Map<String, String> login = script.login(user);
         for (String topic : List.of(TOPIC, "secured-nothing")) {
             for (String idempotence : List.of("true", "false")) {
                 denied(user, "produce to " + topic + ", idempotence " + idempotence, () -> SecuredScript.lastOf(() -> {
@@ -80,8 +80,7 @@ public final class DeniedSteps {
             }
         });
         denied(user, "the ends of a partition", () -> {
-            try (Consumer<byte[], byte[]> consumer = script.consumer(script.with(login,
-                "default.api.timeout.ms", "4000"))) {
+            try (Consumer<byte[], byte[]> consumer = script.consumer(login)) {
                 return consumer.endOffsets(List.of(PARTITION)).size();
             }
         });

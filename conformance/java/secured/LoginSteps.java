@@ -40,7 +40,7 @@ public final class LoginSteps {
     }
 
     private void later(String name, Script.Step step) {
-        talks.put(name, threads.submit(() -> Script.outcome(step)));
+        talks.put(name, threads.submit(() -> Script.outcome(() -> RawLogin.undelayed(step))));
     }
 
     /** What is said on a connection. */

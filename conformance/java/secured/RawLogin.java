@@ -3,6 +3,7 @@ import java.net.Socket;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
+import java.util.regex.Pattern;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.*;
 import org.apache.kafka.common.requests.*;
@@ -12,6 +13,7 @@ final class RawLogin implements AutoCloseable {
     /** A little less than `connection.failed.authentication.delay.ms`. */
     private static final long LATE_MS = 350;
     private static final int CORRELATION = 7;
+    private static final Pattern DELAY = Pattern.compile("(answered|closed) late|open]$");
     private final Socket socket;
     private long sentAt;
     private RequestHeader header;
@@ -22,7 +24,24 @@ final class RawLogin implements AutoCloseable {
         String[] parts = address.split(":");
         socket = new Socket(parts[0], Integer.parseInt(parts[1]));
         socket.setTcpNoDelay(true);
-        socket.setSoTimeout(6_000);
+        socket.setSoTimeout((int) Script.PATIENCE.toMillis());
+    }
+
+    /**
+     * What is heard in a talk. A pause of the machine delays an answer or an end, and never hastens one: a talk in which
+     * something is late, or which does not end the connection, is held again, and counts if less of it is delayed.
+     */
+    static Object undelayed(Script.Step talk) throws Exception {
+        Object heard = talk.run();
+        if (delays(heard) == 0) {
+            return heard;
+        }
+        Object again = talk.run();
+        return delays(again) < delays(heard) ? again : heard;
+    }
+
+    private static long delays(Object heard) {
+        return DELAY.matcher(String.valueOf(heard)).results().count();
     }
 
     RawLogin bytes(byte[] bytes) throws IOException {

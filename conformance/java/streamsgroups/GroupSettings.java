@@ -10,14 +10,11 @@ final class GroupSettings {
         this.admin = admin;
     }
 
-    void set(String group, Map<String, String> settings) throws Exception {
+    void set(String group, Map<String, String> settings) {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
         Script.get(admin.incrementalAlterConfigs(Map.of(resource, settings.entrySet().stream().map(entry ->
             new AlterConfigOp(new ConfigEntry(entry.getKey(), entry.getValue()), AlterConfigOp.OpType.SET)).toList())).all());
-        Script.await("the settings of " + group, () -> {
-            Config config = Script.get(admin.describeConfigs(List.of(resource)).all()).get(resource);
-            return settings.entrySet().stream()
-                .allMatch(entry -> entry.getValue().equals(config.get(entry.getKey()).value()));
-        });
+        // They are described before the coordinator has them.
+        Script.settle(admin);
     }
 }

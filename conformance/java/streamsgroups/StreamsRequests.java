@@ -19,9 +19,12 @@ final class StreamsRequests extends Script implements AutoCloseable {
     private static final String TOPIC = StreamsGroupsScript.ORDERS;
     /** Of fewer partitions. */
     private static final String SMALL = "streams-small";
-    /** Where a group waits for nobody before it is assigned, and may be assigned anew at once. */
-    private static final Map<String, String> AT_ONCE =
-        Map.of("streams.initial.rebalance.delay.ms", "0", "streams.assignment.interval.ms", "0");
+    /**
+     * Where a group waits for nobody before it is assigned, may be assigned anew at once, and keeps members that are silent
+     * for longer than the script and the comparison of the tools take.
+     */
+    private static final Map<String, String> AT_ONCE = Map.of("streams.initial.rebalance.delay.ms", "0",
+        "streams.assignment.interval.ms", "0", "streams.session.timeout.ms", String.valueOf(LONG_SESSION_MS));
 
     private final Wire wire;
     private final GroupSettings groups = new GroupSettings(admin);
@@ -96,8 +99,6 @@ final class StreamsRequests extends Script implements AutoCloseable {
                 }
                 for (String group : List.of(idle, busy)) {
                     groups.set(group, AT_ONCE);
-                    // Longer than the comparison of the tools takes.
-                    groups.set(group, Map.of("streams.session.timeout.ms", String.valueOf(LONG_SESSION_MS)));
                     wire.awaitCoordinator(group);
                 }
                 List<Object> shown = new ArrayList<>();
@@ -232,7 +233,7 @@ final class StreamsRequests extends Script implements AutoCloseable {
 
     private String classicJoin() throws Exception {
         JoinGroupRequestData request = new JoinGroupRequestData().setGroupId(CLASSIC).setMemberId("")
-            .setProtocolType("connect").setSessionTimeoutMs(30_000).setRebalanceTimeoutMs(30_000)
+            .setProtocolType("connect").setSessionTimeoutMs(LONG_SESSION_MS).setRebalanceTimeoutMs(LONG_SESSION_MS)
             .setProtocols(new JoinGroupRequestData.JoinGroupRequestProtocolCollection(List.of(new JoinGroupRequestData
                 .JoinGroupRequestProtocol().setName("range").setMetadata(new byte[] {1})).iterator()));
         return Wire.errors(wire.ask(ApiKeys.JOIN_GROUP, 3, request));

@@ -268,6 +268,7 @@ public final class Workload {
         get(admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group),
             List.of(new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"),
                 AlterConfigOp.OpType.SET)))).all());
+        Script.settle(admin);
         int read = 0;
         try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(
             Login.settings(bootstrap, "group.id", group),

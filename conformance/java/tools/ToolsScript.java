@@ -71,8 +71,8 @@ public final class ToolsScript {
         }
         for (String compression : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
             produce("console producer: " + compression, input.toString(), "--topic", "tools.dotted",
-                "--compression-codec", compression, "--sync", "--timeout", "1", "--reader-property", "parse.key=true",
-                "--reader-property", "parse.headers=true");
+                "--compression-codec", compression, "--sync", "--timeout", "1", "--request-timeout-ms", "60000",
+                "--reader-property", "parse.key=true", "--reader-property", "parse.headers=true");
         }
         run("console consumer: from the beginning", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
             "--from-beginning", "--max-messages", "150", "--timeout-ms", "120000", "--formatter-property",

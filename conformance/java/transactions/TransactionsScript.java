@@ -297,7 +297,7 @@ public final class TransactionsScript extends Script {
         String id = topic + "-timed-out";
         named("timed out", () -> {
             List<Object> shown = new ArrayList<>();
-            Producer<byte[], byte[]> producer = begun(id, Map.of("transaction.timeout.ms", "300"));
+            Producer<byte[], byte[]> producer = begun(id, Map.of("transaction.timeout.ms", "3000"));
             try (producer) {
                 get(producer.send(record(first, "too slow")));
                 awaitState(id, "COMPLETE_ABORT");
