@@ -690,7 +690,17 @@ impl Client {
         })
     }
 
-    pub(crate) fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {
+    /// Has the next request to the coordinator look it up again, for example after it has answered
+    /// `NOT_COORDINATOR`.
+    ///
+    /// ```no_run
+    /// # fn example(client: &ottla_client::Client) {
+    /// use ottla_client::CoordinatorKind;
+    ///
+    /// client.forget_coordinator(CoordinatorKind::Group, "billing");
+    /// # }
+    /// ```
+    pub fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {
         self.inner
             .coordinators
             .lock()

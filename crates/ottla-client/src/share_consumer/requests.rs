@@ -39,14 +39,19 @@ macro_rules! learn_leaders {
         let metadata = $client.metadata();
         let mut leaders = Vec::new();
         for topic in &$response.responses {
+            // In other partitions the fields are zeros.
+            let mut moved = topic
+                .partitions
+                .iter()
+                .filter(|it| has_moved(it.error_code))
+                .peekable();
+            // Nearly always none. The name is searched among all topics.
+            if moved.peek().is_none() {
+                continue;
+            }
             let Some(name) = metadata.topic_name(topic.topic_id) else {
                 continue;
             };
-            // In other partitions the fields are zeros.
-            let moved = topic
-                .partitions
-                .iter()
-                .filter(|it| has_moved(it.error_code));
             leaders.extend(moved.map(|partition| NamedLeader {
                 topic: name,
                 partition: partition.partition_index,

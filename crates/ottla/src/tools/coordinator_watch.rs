@@ -102,8 +102,22 @@ async fn check(client: &Client, group: &str, shared: Option<&str>) -> Result<Sta
         // The client itself reports an error that ends it.
         Err(error) => return Err(error),
     };
-    if let Some(reason) = refusal(client, &coordinator, group).await? {
-        return Ok(unavailable(reason));
+    // The next check looks it up again: a member of the group does so only at its next heartbeat.
+    let forget = || client.forget_coordinator(CoordinatorKind::Group, group);
+    let asked = answer_of(client, &coordinator, group).await;
+    match asked.inspect_err(|_| forget())? {
+        ErrorCode::CoordinatorLoadInProgress => {
+            return Ok(unavailable(format!(
+                "broker {} is still loading its partition of topic {OFFSETS_TOPIC}",
+                coordinator.id
+            )));
+        }
+        code if code.is_retriable() => {
+            forget();
+            return Ok(unavailable(code.message().to_owned()));
+        }
+        // The group may be unknown, or be described with another request.
+        _ => {}
     }
     let Some(topic) = shared else {
         return Ok(State::Available);
@@ -112,13 +126,13 @@ async fn check(client: &Client, group: &str, shared: Option<&str>) -> Result<Sta
     Ok(state_of_share_group(&described, group, topic))
 }
 
-/// Why the coordinator of a group serves it no request for now. All members of a group may describe it, and
+/// The error code with which the coordinator of a group answers. All members of a group may describe it, and
 /// the request changes nothing.
-async fn refusal(
+async fn answer_of(
     client: &Client,
     coordinator: &BrokerNode,
     group: &str,
-) -> Result<Option<String>, ClientError> {
+) -> Result<ErrorCode, ClientError> {
     let request = DescribeGroupsRequest {
         groups: vec![group.to_owned().into()],
         ..Default::default()
@@ -126,15 +140,7 @@ async fn refusal(
     let connection = client.connection(&coordinator.address()).await?;
     let response = connection.send(&request).await?;
     let code = response.groups.first().map_or(0, |group| group.error_code);
-    Ok(match ErrorCode::from_code(code) {
-        ErrorCode::CoordinatorLoadInProgress => Some(format!(
-            "broker {} is still loading its partition of topic {OFFSETS_TOPIC}",
-            coordinator.id
-        )),
-        code if code.is_retriable() => Some(code.message().to_owned()),
-        // The group may be unknown, or be described with another request.
-        _ => None,
-    })
+    Ok(ErrorCode::from_code(code))
 }
 
 /// The state is that of the partitions that can be read. The brokers create its topic when a share group
@@ -271,7 +277,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU16, Ordering};
+    use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
     use ottla_client::ClientConfig;
     use ottla_protocol::ApiKey;
@@ -452,25 +458,31 @@ mod tests {
         (ApiKey::DescribeGroups, 5),
     ];
 
-    /// What a check finds at a coordinator that answers DescribeGroups with this error.
-    async fn found_at_coordinator(error: ErrorCode) -> Option<String> {
+    /// A client of a coordinator that answers DescribeGroups with this error; without one, it closes the
+    /// connection. The counter is that of the lookups.
+    async fn client_of(error: Option<ErrorCode>) -> (Client, Arc<AtomicUsize>) {
         let own_port = Arc::new(AtomicU16::new(0));
         let port = Arc::clone(&own_port);
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lookups);
         let answered = peer(SERVED, move |asked| {
             Some(vec![match asked.api {
-                ApiKey::FindCoordinator => asked.answer(&FindCoordinatorResponse {
-                    coordinators: vec![Coordinator {
-                        key: "g".into(),
-                        node_id: 7,
-                        host: "127.0.0.1".into(),
-                        port: port.load(Ordering::Relaxed).into(),
+                ApiKey::FindCoordinator => {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    asked.answer(&FindCoordinatorResponse {
+                        coordinators: vec![Coordinator {
+                            key: "g".into(),
+                            node_id: 7,
+                            host: "127.0.0.1".into(),
+                            port: port.load(Ordering::Relaxed).into(),
+                            ..Default::default()
+                        }],
                         ..Default::default()
-                    }],
-                    ..Default::default()
-                }),
+                    })
+                }
                 _ => asked.answer(&DescribeGroupsResponse {
                     groups: vec![DescribedGroup {
-                        error_code: error.code(),
+                        error_code: error?.code(),
                         group_id: "g".into(),
                         ..Default::default()
                     }],
@@ -481,7 +493,12 @@ mod tests {
         let number = answered.await;
         own_port.store(number, Ordering::Relaxed);
         let config = ClientConfig::new(&format!("127.0.0.1:{number}")).expect("an address");
-        let client = Client::unconnected(config);
+        (Client::unconnected(config), lookups)
+    }
+
+    /// What a check finds at a coordinator that answers DescribeGroups with this error.
+    async fn found_at_coordinator(error: ErrorCode) -> Option<String> {
+        let (client, _) = client_of(Some(error)).await;
         match check(&client, "g", None).await.expect("it answers") {
             State::Unavailable { what, reason } => Some(format!("{what}: {reason}")),
             State::Available => None,
@@ -505,6 +522,24 @@ mod tests {
             ErrorCode::GroupAuthorizationFailed,
         ] {
             assert_eq!(found_at_coordinator(error).await, None, "{error:?}");
+        }
+    }
+
+    /// Otherwise a group is said to wait until its member forgets the broker, which no longer has the group.
+    #[tokio::test]
+    async fn a_coordinator_that_has_moved_is_looked_up_again() {
+        for (error, lookups) in [
+            (Some(ErrorCode::NotCoordinator), 2),
+            (None, 2),
+            (Some(ErrorCode::None), 1),
+            (Some(ErrorCode::CoordinatorLoadInProgress), 1),
+        ] {
+            let (client, counted) = client_of(error).await;
+            for _ in 0..2 {
+                let checked = check(&client, "g", None).await;
+                assert_eq!(checked.is_err(), error.is_none(), "{error:?}");
+            }
+            assert_eq!(counted.load(Ordering::Relaxed), lookups, "{error:?}");
         }
     }
 }

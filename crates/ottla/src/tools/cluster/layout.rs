@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
+use ottla_ports::LeasedElsewhere;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_storage::random_uuid;
@@ -293,11 +294,9 @@ fn is_formatted(config: &BrokerConfig) -> bool {
 }
 
 /// Leases the ports as far as they can be leased, so that no other cluster takes the port of a node
-/// that is down, and fails if one is in use. Returns warnings about ports that others have leased.
+/// that is down, and fails if one is in use. Returns warnings about ports that it could not lease.
 fn take_ports(nodes: &[NodeLayout], way_out: &str) -> Result<Vec<String>, String> {
-    let ports = nodes.iter().flat_map(NodeLayout::ports);
-    let elsewhere = ottla_ports::lease_again(ports)
-        .map_err(|error| format!("cannot lease the ports of the cluster: {error}"))?;
+    let leased = ottla_ports::lease_again(nodes.iter().flat_map(NodeLayout::ports));
     for node in nodes {
         for port in node.ports() {
             let Err(error) = TcpListener::bind((HOST, port)) else {
@@ -315,16 +314,30 @@ fn take_ports(nodes: &[NodeLayout], way_out: &str) -> Result<Vec<String>, String
             ));
         }
     }
+    Ok(warnings_of_leases(leased))
+}
+
+/// The warnings about ports that could not be leased. The cluster runs without leases too.
+fn warnings_of_leases(leased: std::io::Result<Vec<LeasedElsewhere>>) -> Vec<String> {
+    let risk = "may take the port of a node that is down";
+    let elsewhere = match leased {
+        Ok(elsewhere) => elsewhere,
+        Err(error) => {
+            return vec![format!(
+                "cannot lease the ports of the cluster: {error}; another process {risk}"
+            )];
+        }
+    };
     let warnings = elsewhere.iter().map(|block| {
         let holder = port_user::user_of_udp(block.udp_port);
         format!(
-            "ports {} to {} are leased by {}, which may take the port of a node that is down",
+            "ports {} to {} are leased by {}, which {risk}",
             block.ports.start(),
             block.ports.end(),
             holder.as_deref().unwrap_or("another process")
         )
     });
-    Ok(warnings.collect())
+    warnings.collect()
 }
 
 fn is_inhabited(dir: &Path) -> std::io::Result<bool> {

@@ -205,3 +205,17 @@ fn the_ports_of_a_cluster_are_leased_at_every_start() {
     let refused = UdpSocket::bind((HOST, udp_port)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AddrInUse);
 }
+
+/// A sandbox may have no UDP, and the nodes need none.
+#[test]
+fn a_cluster_whose_ports_cannot_be_leased_is_warned_of_it() {
+    let refused = Err(ErrorKind::PermissionDenied.into());
+    let warnings = warnings_of_leases(refused);
+    assert_eq!(
+        warnings,
+        [
+            "cannot lease the ports of the cluster: permission denied; another process may take the port of a node \
+             that is down"
+        ]
+    );
+}
