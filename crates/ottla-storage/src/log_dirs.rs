@@ -294,6 +294,7 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<Log, OpenLogError> {
         let recovered = self.recover_promoted(topic_partition, topic_id, directory);
+        let recovered = recovered.map_err(LogError::from)?;
         let loaded = recovered
             .or_else(|| self.loaded.lock().remove(topic_partition))
             .or_else(|| self.reload(topic_partition, &settings));
