@@ -159,10 +159,18 @@ impl LogDirs {
     /// The same without the fsync: [`LogDir::force_deletions`] is to follow.
     pub(super) fn begin_delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
         let path = dir.path.join(new_name(log, DELETE_DIR_SUFFIX));
-        match log.rename_dir(&path) {
-            Ok(()) => dir.note_deleted(log.topic_partition(), path, delete_delay(log)),
-            Err(error) => self.on_storage_error(dir, &error),
-        }
+        let unrenamed = match log.rename_dir(&path) {
+            Ok(()) => None,
+            Err(error) => {
+                self.on_storage_error(dir, &error);
+                if !error.is_temporary() {
+                    return;
+                }
+                // It is tried again when the deletion is forced.
+                Some(log.clone())
+            }
+        };
+        dir.note_deleted(log.topic_partition(), path, delete_delay(log), unrenamed);
     }
 
     /// Starts to fsync the names of deleted logs, on the threads that delete files: the disk may take

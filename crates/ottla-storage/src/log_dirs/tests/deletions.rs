@@ -16,6 +16,13 @@ fn without_handles_for_directories() -> Faults {
     }
 }
 
+fn full() -> Faults {
+    Faults {
+        is_full: true,
+        ..Faults::default()
+    }
+}
+
 fn slow() -> Faults {
     Faults {
         delay: Some(Duration::from_millis(1)..Duration::from_millis(2)),
@@ -286,11 +293,7 @@ fn a_copy_that_a_full_disk_kept_from_replacing_its_log_at_a_start_replaces_it_la
             };
             dirs.open_log(&partition(0), TOPIC_ID, Some(to_id), known)
         };
-        let full = Faults {
-            is_full: true,
-            ..Faults::default()
-        };
-        disk.set_faults(&to, full);
+        disk.set_faults(&to, full());
         assert!(claim().is_err());
         dirs.set_strays_aside();
         assert!(claim().is_err());
@@ -298,6 +301,38 @@ fn a_copy_that_a_full_disk_kept_from_replacing_its_log_at_a_start_replaces_it_la
         let log = claim().unwrap();
         assert_eq!(log.log_end_offset(), Offset(1));
         assert_eq!(log.dir(), to.join("topic-0"));
+    });
+}
+
+/// It would contain the records of the other one.
+#[test]
+fn a_log_is_not_created_before_another_of_its_name_was_renamed() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let mut log = open(&dirs, 0);
+        append(&mut log);
+        drop((log, dirs));
+
+        // A log found by a start.
+        let dirs = test.load().unwrap();
+        let claim = |id| dirs.open_log(&partition(0), TopicId::from_u128(id), None, settings());
+        disk.set_faults("/", full());
+        assert!(claim(78).is_err());
+        dirs.set_strays_aside();
+        assert!(claim(78).is_err());
+        disk.set_faults("/", Faults::default());
+        let mut log = claim(78).unwrap();
+        assert_eq!(log.log_end_offset(), Offset(0));
+
+        // A deleted log.
+        append(&mut log);
+        disk.set_faults("/", full());
+        dirs.delete_log(&partition(0));
+        assert!(claim(79).is_err());
+        disk.set_faults("/", Faults::default());
+        assert_eq!(claim(79).unwrap().log_end_offset(), Offset(0));
+        assert!(log.dir().to_string_lossy().ends_with("-delete"));
     });
 }
 
