@@ -317,7 +317,12 @@ impl Move {
         let Some(log_dirs) = self.host.log_dirs() else {
             return false;
         };
-        log_dirs.is_future(&self.reader) && log_dirs.is_online(&self.partition.reader())
+        log_dirs.is_future(&self.reader) && self.is_log_online()
+    }
+
+    fn is_log_online(&self) -> bool {
+        let log_dirs = self.host.log_dirs();
+        log_dirs.is_some_and(|log_dirs| log_dirs.is_online(&self.partition.reader()))
     }
 
     /// Copies one round.
@@ -464,7 +469,7 @@ impl Move {
     }
 
     /// Renames the copy so that a start does not replace the log by it; appends to the log
-    /// continue.
+    /// continue, unless its directory has failed.
     async fn hide(&mut self) {
         // If the partition is lost, there is no copy left.
         let Some(log_dirs) = self.host.log_dirs().filter(|_| self.future.is_some()) else {
@@ -498,7 +503,9 @@ impl Move {
     /// continue and the copy stays hidden. Returns early if the copy is no longer wanted or the
     /// host stops.
     async fn take_back(&mut self) {
-        let Some(original) = self.original else {
+        // A lost log is not reported: the next start would take what is left of it instead of the
+        // copy, and truncate the copy to it.
+        let Some(original) = self.original.filter(|_| self.is_log_online()) else {
             return;
         };
         let mut written_down = self.assign(original);
@@ -572,9 +579,8 @@ impl Move {
     fn revert(&self) {
         let topic_partition = &self.partition.topic_partition;
         tracing::info!(%topic_partition, "the move to another directory was abandoned");
-        let log_dirs = self.host.log_dirs();
-        let is_online = log_dirs.is_some_and(|dirs| dirs.is_online(&self.partition.reader()));
-        if let Some(original) = self.original.filter(|_| self.is_told && is_online) {
+        let is_due = self.is_told && self.is_log_online();
+        if let Some(original) = self.original.filter(|_| is_due) {
             self.moves.dir_assignments.assign(
                 self.partition.topic_id,
                 topic_partition.partition,

@@ -294,6 +294,7 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<Log, OpenLogError> {
         let recovered = self.recover_promoted(topic_partition, topic_id, directory);
+        let recovered = recovered.map_err(LogError::from)?;
         let loaded = recovered
             .or_else(|| self.loaded.lock().remove(topic_partition))
             .or_else(|| self.reload(topic_partition, &settings));
@@ -304,7 +305,7 @@ impl LogDirs {
                 (log, loaded.dir)
             }
             Some(other) => {
-                self.set_aside(other);
+                self.set_loaded_aside(other).map_err(LogError::from)?;
                 self.create_log(topic_partition, topic_id, directory, settings)?
             }
             None => self.create_log(topic_partition, topic_id, directory, settings)?,
@@ -351,30 +352,44 @@ impl LogDirs {
     /// metadata is known and the partitions have claimed their logs.
     pub fn set_strays_aside(&self) {
         let strays = std::mem::take(&mut *self.loaded.lock());
-        let strays = strays.into_values();
-        for stray in strays.chain(self.take_stray_futures()) {
-            self.set_aside(stray);
+        for stray in strays.into_values() {
+            // An error is handled there.
+            let _ = self.set_loaded_aside(stray);
+        }
+        for stray in self.take_stray_futures() {
+            let _ = self.set_aside(&stray);
         }
     }
 
-    fn set_aside(&self, stray: LoadedLog) {
-        let topic_partition = stray.log.topic_partition().clone();
+    /// Renames a loaded log to a `-stray` name. If its disk is full, it keeps its name and stays loaded:
+    /// a new log of the name would contain its records.
+    fn set_loaded_aside(&self, stray: LoadedLog) -> Result<(), StorageError> {
+        let set_aside = self.set_aside(&stray);
+        if set_aside.is_err() && stray.dir.is_online() {
+            // A stop does not close it.
+            stray.dir.set_unclean();
+            let topic_partition = stray.log.topic_partition().clone();
+            self.loaded.lock().insert(topic_partition, stray);
+        }
+        set_aside
+    }
+
+    fn set_aside(&self, stray: &LoadedLog) -> Result<(), StorageError> {
+        let topic_partition = stray.log.topic_partition();
         let name = dir_names::suffixed(
-            &topic_partition,
+            topic_partition,
             ottla_sync::random::random("directory names"),
             STRAY_DIR_SUFFIX,
         );
-        match stray.dir.rename_log(&stray.log.reader(), &name) {
-            Ok(()) => {
-                // It must not apply to a new log of the same name.
-                self.change_clean_offset(&stray.dir, &topic_partition, None);
-                tracing::warn!(
-                    %topic_partition, dir = %stray.dir.path.display(), renamed_to = name,
-                    "the log belongs to no partition of this broker and was set aside"
-                );
-            }
-            Err(error) => self.on_storage_error(&stray.dir, &error),
-        }
+        let renamed = stray.dir.rename_log(&stray.log.reader(), &name);
+        renamed.inspect_err(|error| self.on_storage_error(&stray.dir, error))?;
+        // It must not apply to a new log of the same name.
+        self.change_clean_offset(&stray.dir, topic_partition, None);
+        tracing::warn!(
+            %topic_partition, dir = %stray.dir.path.display(), renamed_to = name,
+            "the log belongs to no partition of this broker and was set aside"
+        );
+        Ok(())
     }
 
     /// Deletes the log of a removed partition: renames its directory at once, so that the name is

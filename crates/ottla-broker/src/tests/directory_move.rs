@@ -1,9 +1,11 @@
 //! Moving a replica to another log directory while it is written.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_controller::Decision;
+use ottla_log::StorageError;
 use ottla_partition::Partition;
 use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
 use ottla_records::{Compression, RecordBatchBuilder};
@@ -33,7 +35,9 @@ impl Moving {
         let data = tempfile::tempdir().unwrap();
         let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
         let dirs = dirs.join(",");
-        let mut all = vec![("log.dirs", &*dirs)];
+        // The broker can lose each of the two.
+        let metadata = data.path().join("metadata").display().to_string();
+        let mut all = vec![("log.dirs", &*dirs), ("metadata.log.dir", &*metadata)];
         all.extend(settings);
         let broker = TestBroker::start_with(&all).await;
         broker.create_topic("orders", 1, &[]).await;
@@ -179,6 +183,22 @@ async fn without_an_answer_appends_continue_in_the_old_directory() {
     };
     moving.until(|moving| assigned(moving) == Some(from)).await;
     moving.until(|moving| moving.copies() == 1).await;
+}
+
+/// With the old directory, the next start would take what is left of the log instead of the copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_fails_during_a_move_is_not_reported_again() {
+    let mut moving = Moving::begin().await;
+    let broker = moving.broker.broker();
+    let error = std::io::Error::from_raw_os_error(libc::EIO);
+    let error = StorageError::new("write to", Path::new("x"), error);
+    let log_dirs = broker.log_dirs().unwrap();
+    log_dirs.on_partition_error(&moving.partition.reader(), &error);
+    broker.context.begin_stop();
+    broker.directory_moves.stop().await;
+    assert_eq!(moving.told(), Some(moving.to));
+    assert_eq!(moving.copies(), 1);
+    moving.silence = None;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

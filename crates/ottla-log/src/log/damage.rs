@@ -35,13 +35,14 @@ pub struct WholeSegment {
 }
 
 impl WholeSegment {
-    /// Writes the valid bytes that were not fsynced once more, so that the next fsync writes them
-    /// to disk. After a failed fsync, the page cache has bytes that it takes for written and the
-    /// disk does not have.
-    pub fn rewrite_unforced(&self) -> Result<(), StorageError> {
-        if self.forced_bytes == self.valid_bytes {
-            return Ok(());
-        }
+    /// Whether it has valid bytes that were not fsynced.
+    pub fn is_unforced(&self) -> bool {
+        self.forced_bytes < self.valid_bytes
+    }
+
+    /// Brings the valid bytes to disk. Those that were not fsynced are written once more: after a
+    /// failed fsync, the page cache has bytes that it takes for written and the disk does not have.
+    pub fn force(&self) -> Result<(), StorageError> {
         let failed = |error| StorageError::new("write", &self.path, error);
         let file = OpenOptions::new().read(true).write(true).open(&self.path);
         let file = file.map_err(failed)?;
@@ -54,7 +55,8 @@ impl WholeSegment {
             file.write_all_at(bytes, position).map_err(failed)?;
             position += len as u64;
         }
-        Ok(())
+        let forced = file.sync_data();
+        forced.map_err(|error| StorageError::fsync(&self.path, error))
     }
 }
 

@@ -88,7 +88,7 @@ impl LogDirs {
         let is_there = |other: &&Arc<LogDir>| other.may_return(Some(topic_partition));
         for other in self.online().filter(is_there) {
             if let Err(error) = other.force_deletions() {
-                if std::ptr::eq(&**other, dir) {
+                if std::ptr::eq(&**other, dir) || error.is_temporary() {
                     return Err(error);
                 }
                 // That directory has failed, and not the one of the new log.

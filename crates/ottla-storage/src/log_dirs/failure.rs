@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ottla_log::{LogError, LogReader, StorageError, StorageErrorCause};
+use ottla_types::TopicPartition;
 
 use super::log_dir::{DirFailure, LogDir};
 use super::{DirThreads, LogDirs};
@@ -123,7 +124,7 @@ impl LogDirs {
     }
 
     /// Takes a directory offline.
-    fn fail(&self, dir: &Arc<LogDir>, reason: &str) {
+    pub(super) fn fail(&self, dir: &Arc<LogDir>, reason: &str) {
         if !dir.fail(reason) {
             return;
         }
@@ -142,6 +143,19 @@ impl LogDirs {
         };
         if let Some(listener) = self.on_failure.get() {
             listener(&failure);
+        }
+    }
+
+    /// A log was put into use in a directory. If the directory failed just before, the log was not
+    /// reported with those that were lost.
+    pub(super) fn on_put_in_use(&self, topic_partition: &TopicPartition, dir: &LogDir) {
+        if !dir.is_online()
+            && let Some(listener) = self.on_failure.get()
+        {
+            listener(&DirFailure {
+                partitions: vec![topic_partition.clone()],
+                is_fatal: None,
+            });
         }
     }
 

@@ -123,6 +123,7 @@ impl LogDirs {
             dir: Arc::clone(dir),
             topic_id,
             waiting: None,
+            is_claimed: false,
         };
         self.futures.write().insert(topic_partition.clone(), future);
         Ok(log)
@@ -158,10 +159,18 @@ impl LogDirs {
     /// The same without the fsync: [`LogDir::force_deletions`] is to follow.
     pub(super) fn begin_delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
         let path = dir.path.join(new_name(log, DELETE_DIR_SUFFIX));
-        match log.rename_dir(&path) {
-            Ok(()) => dir.note_deleted(log.topic_partition(), path, delete_delay(log)),
-            Err(error) => self.on_storage_error(dir, &error),
-        }
+        let unrenamed = match log.rename_dir(&path) {
+            Ok(()) => None,
+            Err(error) => {
+                self.on_storage_error(dir, &error);
+                if !error.is_temporary() {
+                    return;
+                }
+                // It is tried again when the deletion is forced.
+                Some(log.clone())
+            }
+        };
+        dir.note_deleted(log.topic_partition(), path, delete_delay(log), unrenamed);
     }
 
     /// Starts to fsync the names of deleted logs, on the threads that delete files: the disk may take
@@ -181,8 +190,18 @@ impl LogDirs {
 
     /// Renames a copy so that a start deletes it instead of promoting it, also after a power loss.
     /// Blocks.
+    ///
+    /// No effect if the directory of the log has failed: nothing is appended to the log any more, and
+    /// if the move has failed in the middle, its name is one that a start deletes as well.
     pub fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
-        self.rename_future(future, DELETE_DIR_SUFFIX)
+        let hosted = self.hosted.read();
+        let log = hosted.get(future.topic_partition());
+        let is_lost = log.is_some_and(|log| !log.dir.is_online());
+        drop(hosted);
+        match is_lost {
+            true => Ok(()),
+            false => self.rename_future(future, DELETE_DIR_SUFFIX),
+        }
     }
 
     /// Reverts [`Self::hide_future`]. Blocks.
@@ -240,7 +259,9 @@ impl LogDirs {
         let name = topic_partition.dir_name();
         if let Err(error) = dir.rename_log(future, &name) {
             if is_written_down && let Err(second) = from.rename_log(&old, &name) {
-                self.on_storage_error(&from, &second);
+                // Also if its disk is full: a log in use must not keep a name that a start deletes.
+                // The next start finds the copy.
+                self.fail(&from, &second.to_string());
             }
             return Err(PromoteError::Copy(error));
         }
@@ -262,6 +283,7 @@ impl LogDirs {
         // From here on, a deletion of the log need not wait.
         self.futures.write().remove(topic_partition);
         drop(ending);
+        self.on_put_in_use(topic_partition, &dir);
         // The old directory's checkpoint entries must not outlive the log.
         for dir in [&dir, &from] {
             self.checkpoint_recovery_points(dir);
@@ -308,16 +330,20 @@ impl LogDirs {
     /// that only the log has. Then the log stays in use and the move continues. Kafka 4.3 promotes
     /// the copy regardless of its contents, and loses these records
     /// (`LogManager.recoverAbandonedFutureLogs`).
+    ///
+    /// If it cannot be renamed, no other log may be created, which would lead without any records.
     pub(super) fn recover_promoted(
         &self,
         topic_partition: &TopicPartition,
         topic_id: TopicId,
         directory: Option<DirectoryId>,
-    ) -> Option<LoadedLog> {
+    ) -> Result<Option<LoadedLog>, StorageError> {
         // The content of a log that could not be loaded is unknown.
         let is_unknown = self.failed.lock().contains_key(topic_partition);
         let mut futures = self.futures.write();
-        let future = futures.get(topic_partition).filter(|_| !is_unknown)?;
+        let Some(future) = futures.get(topic_partition).filter(|_| !is_unknown) else {
+            return Ok(None);
+        };
         let is_all_but_ended = Some(future.dir.directory_id) == directory
             && future.topic_id == topic_id
             && future.waiting.is_some();
@@ -326,25 +352,33 @@ impl LogDirs {
                 && log.log.log_end_offset() > future.reader.log_end_offset()
         });
         if !is_all_but_ended || lacks_records {
-            return None;
+            return Ok(None);
         }
-        let future = futures.remove(topic_partition)?;
+        let Some(mut future) = futures.remove(topic_partition) else {
+            return Ok(None);
+        };
         drop(futures);
-        let log = future.waiting?;
         if let Some(current) = self.loaded.lock().remove(topic_partition) {
             self.delete_dir(&current.log.reader(), &current.dir);
         }
         let name = topic_partition.dir_name();
         if let Err(error) = future.dir.rename_log(&future.reader, &name) {
             self.on_storage_error(&future.dir, &error);
-            return None;
+            if future.dir.is_online() {
+                // Tried again when there is space. Until then, a stop does not close it.
+                future.dir.set_unclean();
+                future.is_claimed = true;
+                self.futures.write().insert(topic_partition.clone(), future);
+            }
+            return Err(error);
         }
         tracing::info!(%topic_partition, "completed a move that was almost complete");
-        Some(LoadedLog {
+        let Future { waiting, dir, .. } = future;
+        Ok(waiting.map(|log| LoadedLog {
             log,
-            dir: future.dir,
+            dir,
             topic_id: Some(topic_id),
-        })
+        }))
     }
 
     /// The copies found at start whose logs are in use, with their topic IDs: their moves continue.
@@ -372,7 +406,9 @@ impl LogDirs {
         let mut futures = self.futures.write();
         let strays: Vec<_> = futures
             .extract_if(.., |topic_partition, future| {
-                future.waiting.is_some() && !hosted.contains_key(topic_partition)
+                future.waiting.is_some()
+                    && !future.is_claimed
+                    && !hosted.contains_key(topic_partition)
             })
             .collect();
         drop((hosted, futures));
@@ -477,5 +513,6 @@ fn load_future(
         dir: Arc::clone(dir),
         topic_id: metadata.topic_id,
         waiting: Some(log),
+        is_claimed: false,
     }))
 }

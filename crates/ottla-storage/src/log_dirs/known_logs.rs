@@ -39,6 +39,8 @@ pub(super) struct Future {
     pub(super) topic_id: TopicId,
     /// Found at start and not taken by a task yet.
     pub(super) waiting: Option<Log>,
+    /// It is to become the log of a partition of this broker, but could not be renamed yet.
+    pub(super) is_claimed: bool,
 }
 
 impl std::fmt::Debug for Future {

@@ -221,15 +221,9 @@ impl LogDirs {
 
     /// Deletes a log that could not be loaded. [`LogDir::force_deletions`] is to follow. Blocks.
     pub(super) fn delete_failed(&self, topic_partition: &TopicPartition) {
-        let mut all = self.failed.lock();
-        let Some(failed) = all.remove(topic_partition) else {
+        let Some(failed) = self.failed.lock().get(topic_partition).cloned() else {
             return;
         };
-        let is_in_dir = |log: &FailedLog| Arc::ptr_eq(&log.dir, &failed.dir);
-        if !all.values().any(is_in_dir) {
-            failed.dir.set_loaded();
-        }
-        drop(all);
         let name = dir_names::suffixed(
             topic_partition,
             ottla_sync::random::random("directory names"),
@@ -237,11 +231,26 @@ impl LogDirs {
         );
         let from = failed.dir.path.join(topic_partition.dir_name());
         let to = failed.dir.path.join(name);
-        if let Err(error) = ottla_sync::fs::rename(&from, &to) {
-            let error = StorageError::new("rename", &from, error);
-            return self.on_storage_error(&failed.dir, &error);
+        let renamed = ottla_sync::fs::rename(&from, &to);
+        let renamed = renamed.map_err(|error| StorageError::new("rename", &from, error));
+        if let Err(error) = &renamed {
+            self.on_storage_error(&failed.dir, error);
+            // A new log of the name would contain its records.
+            if error.is_temporary() {
+                return;
+            }
         }
-        failed.dir.note_deleted(topic_partition, to, Duration::ZERO);
+        let mut all = self.failed.lock();
+        all.remove(topic_partition);
+        let is_in_dir = |log: &FailedLog| Arc::ptr_eq(&log.dir, &failed.dir);
+        if !all.values().any(is_in_dir) {
+            failed.dir.set_loaded();
+        }
+        drop(all);
+        if renamed.is_ok() {
+            let delay = Duration::ZERO;
+            failed.dir.note_deleted(topic_partition, to, delay, None);
+        }
     }
 
     fn load_again(

@@ -51,18 +51,26 @@ pub struct LogDir {
     /// Deletes directories of deleted partitions and writes small files.
     pub(super) files: Worker,
     pub(super) written: Written,
-    /// Deleted logs whose new names may not be on disk, by the path of each.
+    /// Deleted logs whose new names may not be on disk, by the new path of each.
     unforced: Mutex<BTreeMap<PathBuf, DeletedLog>>,
     /// Set by its logs when they change an offset in a checkpoint.
     pub(super) checkpoint_marks: Arc<CheckpointMarks>,
 }
 
 /// A log whose directory was renamed in order to delete it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct DeletedLog {
     topic_partition: TopicPartition,
     /// How long its files stay for readers.
     delay: Duration,
+    /// Its directory could not be renamed yet: the disk was full.
+    unrenamed: Option<LogReader>,
+}
+
+impl std::fmt::Debug for DeletedLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeletedLog({})", self.topic_partition)
+    }
 }
 
 /// How long the files of a deleted log stay for readers.
@@ -160,16 +168,19 @@ impl LogDir {
         })
     }
 
-    /// A log was renamed to `path`, and is deleted after the delay once that name is on disk.
+    /// A log was renamed to `path`, or is to be if it is `unrenamed`, and is deleted after the delay once
+    /// that name is on disk.
     pub(super) fn note_deleted(
         &self,
         topic_partition: &TopicPartition,
         path: PathBuf,
         delay: Duration,
+        unrenamed: Option<LogReader>,
     ) {
         let deleted = DeletedLog {
             topic_partition: topic_partition.clone(),
             delay,
+            unrenamed,
         };
         self.unforced.lock().insert(path, deleted);
     }
@@ -181,9 +192,18 @@ impl LogDir {
         names.any(|deleted| name.is_none_or(|name| name == deleted))
     }
 
-    /// Fsyncs the new names of deleted logs. An error is as that of [`Self::sync_names`]. Blocks.
+    /// Fsyncs the new names of deleted logs. After a temporary error, some still have their old
+    /// names. Blocks.
     pub(super) fn force_deletions(&self) -> Result<(), StorageError> {
-        let renamed = self.unforced.lock().clone();
+        let mut unforced = self.unforced.lock();
+        for (path, deleted) in unforced.iter_mut() {
+            if let Some(log) = &deleted.unrenamed {
+                log.rename_dir(path)?;
+                deleted.unrenamed = None;
+            }
+        }
+        let renamed = unforced.clone();
+        drop(unforced);
         if renamed.is_empty() {
             return Ok(());
         }

@@ -15,6 +15,8 @@ use ottla_sync::fs::{Dir, File, OpenOptions, read};
 use ottla_types::Offset;
 
 pub const FORCED_OFFSET_FILE: &str = "forced-offset";
+/// Everything counts as fsynced: there is no mark.
+pub(super) const UNMARKED: Offset = Offset(i64::MAX);
 
 pub(super) struct ForcedMark {
     file: File,
@@ -31,34 +33,31 @@ impl ForcedMark {
         Ok(ForcedMark { file, offset })
     }
 
-    pub fn offset(&self) -> Offset {
-        self.offset
-    }
-
     /// The log was fsynced up to `end`.
     pub fn raise(&mut self, end: Offset) {
         if end > self.offset {
             self.offset = end;
-            if let Err(error) = self.write() {
+            if let Err(error) = self.write(end) {
                 // Then the mark covers less.
                 tracing::debug!("{FORCED_OFFSET_FILE} cannot be written: {error}");
             }
         }
     }
 
-    /// The log is about to be truncated to `end`.
+    /// The log is about to be truncated to `end`. After an error, another attempt writes the mark
+    /// again: a failed fsync leaves it in the page cache as if it were on disk.
     pub fn lower(&mut self, end: Offset) -> io::Result<()> {
         if end < self.offset {
-            self.offset = end;
-            self.write()?;
+            self.write(end)?;
             self.file.sync_data()?;
+            self.offset = end;
         }
         Ok(())
     }
 
     /// In one sector, so that it is written as a whole.
-    fn write(&self) -> io::Result<()> {
-        let line = format!("{:020}\n", self.offset.0);
+    fn write(&self, offset: Offset) -> io::Result<()> {
+        let line = format!("{:020}\n", offset.0);
         self.file.write_all_at(line.as_bytes(), 0)
     }
 }
@@ -68,7 +67,7 @@ impl ForcedMark {
 pub fn forced_offset(dir: &Path) -> Offset {
     let bytes = match read(dir.join(FORCED_OFFSET_FILE)) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Offset(i64::MAX),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return UNMARKED,
         Err(_) => Vec::new(),
     };
     let line = str::from_utf8(&bytes).ok();
@@ -78,7 +77,41 @@ pub fn forced_offset(dir: &Path) -> Offset {
 
 #[cfg(test)]
 mod tests {
+    use ottla_sync::fs::{Disk, Faults, PowerLoss};
+    use ottla_sync::simulation::{self, Config, Host};
+
     use super::*;
+
+    #[test]
+    fn a_mark_that_could_not_be_forced_is_written_again() {
+        for seed in 1..=16 {
+            let run = simulation::run(Config::new(seed), move || {
+                let disk = Disk::new(seed, "controller");
+                let host = Host::new("controller").with_disk(&disk);
+                let faulty = disk.clone();
+                let lowered = host.spawn("main", move || {
+                    let mut mark = ForcedMark::open(Path::new("/")).unwrap();
+                    mark.raise(Offset(9));
+                    mark.file.sync_data().unwrap();
+                    let failing = Faults {
+                        syncs_fail_one_in: 1,
+                        ..Faults::default()
+                    };
+                    faulty.set_faults("/", failing);
+                    mark.lower(Offset(5)).unwrap_err();
+                    faulty.set_faults("/", Faults::default());
+                    mark.lower(Offset(5)).unwrap();
+                });
+                lowered.join().unwrap();
+                host.kill();
+                disk.lose_power(PowerLoss::Unordered);
+                let host = Host::new("controller").with_disk(&disk);
+                let read = host.spawn("main", || forced_offset(Path::new("/")));
+                assert_eq!(read.join().unwrap(), Offset(5), "seed {seed}");
+            });
+            run.result.unwrap();
+        }
+    }
 
     #[test]
     fn the_mark_is_the_last_value_set() {

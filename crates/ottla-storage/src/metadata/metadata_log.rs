@@ -16,7 +16,7 @@ use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::{
     AppendError, AppendErrorReason, Handles, Job, JobOutcome, Log, LogError, OpenParams,
-    StorageError, retry_lacking, whole_segments,
+    StorageError, WholeSegment, retry_lacking, whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
@@ -28,7 +28,7 @@ use ottla_records::RecordBatch;
 use ottla_sync::fs::{self, Dir, File};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 
-use super::forced_mark::{ForcedMark, forced_offset};
+use super::forced_mark::{ForcedMark, UNMARKED, forced_offset};
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
@@ -105,11 +105,7 @@ impl MetadataLog {
         // records after it.
         let forced = forced_offset(&dir);
         let segments = whole_segments(&dir, forced).map_err(|error| fail(error.to_string()))?;
-        for segment in &segments {
-            segment
-                .rewrite_unforced()
-                .map_err(|error| fail(error.to_string()))?;
-        }
+        force(&dir, &segments, forced).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
@@ -126,10 +122,11 @@ impl MetadataLog {
         };
         let opened = retry_lacking(|| Log::open(params.clone()));
         let (log, _) = opened.map_err(|error| fail(error.to_string()))?;
+        let mark = retry_lacking(|| ForcedMark::open(&dir));
         let mut metadata_log = MetadataLog {
             dir: dir.clone(),
             log,
-            forced: ForcedMark::open(&dir).map_err(|error| fail(error.to_string()))?,
+            forced: mark.map_err(|error| fail(error.to_string()))?,
             snapshots: BTreeMap::new(),
             partial_snapshot: None,
             #[cfg(any(test, feature = "fault-injection"))]
@@ -173,15 +170,15 @@ impl MetadataLog {
                 snapshot_end_offset = %newest.end_offset,
                 "the metadata log ends before its newest snapshot, and continues after it"
             );
+            metadata_log.lower_forced_mark(newest.end_offset)?;
             metadata_log
                 .log
                 .truncate_fully_and_start_at(newest.end_offset, None, now)
                 .map_err(|error| fail(error.to_string()))?;
         }
-        if metadata_log.forced.offset() < metadata_log.log_end_offset() {
-            // The quorum counts everything in the log as fsynced.
-            metadata_log.flush()?;
-        }
+        // What is left was forced before it was opened.
+        let end = metadata_log.log_end_offset();
+        metadata_log.forced.raise(end);
         let loaded = metadata_log.load(&snapshots).map_err(fail)?;
         Ok((metadata_log, loaded))
     }
@@ -613,6 +610,27 @@ impl LoadedMetadata {
             .add(offset, &record)
             .map_err(|error| error.to_string())
     }
+}
+
+/// Forces what the last process has not, because the quorum counts everything in the log as fsynced.
+/// Unlike a flush, this needs no disk space.
+fn force(dir: &Path, segments: &[WholeSegment], forced: Offset) -> Result<(), StorageError> {
+    // Another program may have been killed before its fsync.
+    let is_due = |segment: &&WholeSegment| forced == UNMARKED || segment.is_unforced();
+    let due: Vec<_> = segments.iter().filter(is_due).collect();
+    if due.is_empty() {
+        return Ok(());
+    }
+    for segment in due {
+        retry_lacking(|| segment.force())?;
+    }
+    // The names of its files, and its own.
+    for dir in [Some(dir), dir.parent()].into_iter().flatten() {
+        let open = || Dir::open(dir).map_err(|error| StorageError::new("open", dir, error));
+        let synced = retry_lacking(open)?.sync();
+        synced.map_err(|error| StorageError::fsync(dir, error))?;
+    }
+    Ok(())
 }
 
 /// The IDs of all complete snapshots, oldest first. Partial and deleted ones are removed.

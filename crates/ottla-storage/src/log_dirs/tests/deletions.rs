@@ -16,6 +16,20 @@ fn without_handles_for_directories() -> Faults {
     }
 }
 
+fn full() -> Faults {
+    Faults {
+        is_full: true,
+        ..Faults::default()
+    }
+}
+
+fn slow() -> Faults {
+    Faults {
+        delay: Some(Duration::from_millis(1)..Duration::from_millis(2)),
+        ..Faults::default()
+    }
+}
+
 fn is_there(path: &Path) -> bool {
     ottla_sync::fs::metadata(path).is_ok()
 }
@@ -143,11 +157,7 @@ fn a_deletion_beside_the_end_of_a_move_leaves_no_log_of_the_name() {
                 ..
             } = moved();
             let dirs = Arc::new(dirs);
-            let slow = Faults {
-                delay: Some(Duration::from_millis(1)..Duration::from_millis(2)),
-                ..Faults::default()
-            };
-            disk.set_faults("/", slow);
+            disk.set_faults("/", slow());
             let (theirs, reader) = (Arc::clone(&dirs), copy.reader());
             let is_written_down = pause_ms % 2 == 0;
             let promoting =
@@ -165,6 +175,164 @@ fn a_deletion_beside_the_end_of_a_move_leaves_no_log_of_the_name() {
             disk.set_faults("/", Faults::default());
             drop((test, log));
         }
+    });
+}
+
+/// Otherwise a start deletes both, if the new name of the log is on disk although its fsync failed.
+#[test]
+fn a_copy_is_not_hidden_once_its_log_is_lost() {
+    on_simulated_disk(|disk| {
+        let moved = moved();
+        disk.set_faults(&moved.from, with_failing_fsyncs());
+        let Err(PromoteError::Log(error)) = moved.dirs.promote(&moved.copy.reader(), true) else {
+            panic!("the log was renamed");
+        };
+        let log = moved.log.reader();
+        moved.dirs.on_partition_error(&log, &error);
+        assert!(!moved.dirs.is_online(&log));
+        moved.dirs.hide_future(&moved.copy.reader()).unwrap();
+        assert!(moved.copy.dir().to_string_lossy().ends_with("-future"));
+    });
+}
+
+/// It would be appended to, and the next start would delete it.
+#[test]
+fn a_log_that_cannot_get_its_name_back_is_not_used() {
+    on_simulated_disk(|disk| {
+        let mut lost = 0;
+        for pause_ms in 0..8 {
+            let Moved {
+                test,
+                dirs,
+                log,
+                copy,
+                from,
+                to,
+                ..
+            } = moved();
+            ottla_sync::fs::create_dir_all(to.join("topic-0/in the way")).unwrap();
+            let dirs = Arc::new(dirs);
+            disk.set_faults("/", slow());
+            let (theirs, reader) = (Arc::clone(&dirs), copy.reader());
+            let promoting = ottla_sync::thread::spawn(move || theirs.promote(&reader, true));
+            ottla_sync::thread::sleep(Duration::from_millis(pause_ms));
+            let full = Faults {
+                is_full: true,
+                ..slow()
+            };
+            disk.set_faults(&from, full);
+            assert!(promoting.join().unwrap().is_err());
+            let has_name = log.dir() == from.join("topic-0");
+            let is_online = dirs.is_online(&log.reader());
+            assert_eq!(is_online, has_name, "full after {pause_ms} ms");
+            lost += usize::from(!has_name);
+            for dir in [Path::new("/"), from.as_path()] {
+                disk.set_faults(dir, Faults::default());
+            }
+            drop((test, log));
+        }
+        assert!(lost > 0);
+    });
+}
+
+/// Nobody would learn that the partition has lost its log.
+#[test]
+fn a_log_that_moves_to_a_directory_that_fails_is_reported() {
+    on_simulated_disk(|disk| {
+        let mut lost = 0;
+        for pause_ms in 0..12 {
+            let Moved {
+                test,
+                dirs,
+                log,
+                copy,
+                ..
+            } = moved();
+            let dirs = Arc::new(dirs);
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let theirs = Arc::clone(&told);
+            dirs.set_failure_listener(move |failure| {
+                theirs.lock().extend(failure.partitions.iter().cloned());
+            });
+            disk.set_faults("/", slow());
+            let (theirs, reader) = (Arc::clone(&dirs), copy.reader());
+            let promoting = ottla_sync::thread::spawn(move || theirs.promote(&reader, true));
+            ottla_sync::thread::sleep(Duration::from_millis(pause_ms));
+            let to = Arc::clone(dirs.dir_of(&copy.reader()).unwrap());
+            dirs.fail(&to, "it is broken");
+            let promoted = promoting.join().unwrap();
+            let is_told = told.lock().contains(&partition(0));
+            assert_eq!(is_told, promoted.is_ok(), "broken after {pause_ms} ms");
+            lost += usize::from(is_told);
+            disk.set_faults("/", Faults::default());
+            drop((test, log));
+        }
+        assert!(lost > 0);
+    });
+}
+
+/// An empty log in its place would lead, and the other replicas would delete their records.
+#[test]
+fn a_copy_that_a_full_disk_kept_from_replacing_its_log_at_a_start_replaces_it_later() {
+    on_simulated_disk(|disk| {
+        let Moved {
+            test,
+            dirs,
+            log,
+            copy,
+            to,
+            to_id,
+            ..
+        } = moved();
+        drop((log, copy, dirs));
+        let dirs = test.load().unwrap();
+        let claim = || {
+            let known = OpenSettings {
+                is_new: false,
+                ..settings()
+            };
+            dirs.open_log(&partition(0), TOPIC_ID, Some(to_id), known)
+        };
+        disk.set_faults(&to, full());
+        assert!(claim().is_err());
+        dirs.set_strays_aside();
+        assert!(claim().is_err());
+        disk.set_faults(&to, Faults::default());
+        let log = claim().unwrap();
+        assert_eq!(log.log_end_offset(), Offset(1));
+        assert_eq!(log.dir(), to.join("topic-0"));
+    });
+}
+
+/// It would contain the records of the other one.
+#[test]
+fn a_log_is_not_created_before_another_of_its_name_was_renamed() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let mut log = open(&dirs, 0);
+        append(&mut log);
+        drop((log, dirs));
+
+        // A log found by a start.
+        let dirs = test.load().unwrap();
+        let claim = |id| dirs.open_log(&partition(0), TopicId::from_u128(id), None, settings());
+        disk.set_faults("/", full());
+        assert!(claim(78).is_err());
+        dirs.set_strays_aside();
+        assert!(claim(78).is_err());
+        disk.set_faults("/", Faults::default());
+        let mut log = claim(78).unwrap();
+        assert_eq!(log.log_end_offset(), Offset(0));
+
+        // A deleted log.
+        append(&mut log);
+        disk.set_faults("/", full());
+        dirs.delete_log(&partition(0));
+        assert!(claim(79).is_err());
+        disk.set_faults("/", Faults::default());
+        assert_eq!(claim(79).unwrap().log_end_offset(), Offset(0));
+        assert!(log.dir().to_string_lossy().ends_with("-delete"));
     });
 }
 

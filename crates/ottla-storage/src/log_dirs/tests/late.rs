@@ -113,3 +113,17 @@ fn the_deletion_of_an_unloaded_log_is_forced_before_its_name_is_used_again() {
         assert!(again.is_err() && dirs.online_directory_ids().is_empty());
     });
 }
+
+/// A new log of the name would contain its records.
+#[test]
+fn an_unloaded_log_that_a_full_disk_keeps_from_being_deleted_is_not_used() {
+    after_a_start_without_space(|disk, _, dirs| {
+        let other = TopicId::from_u128(78);
+        let claim = || dirs.open_log(&partition(0), other, None, settings());
+        dirs.delete_log(&partition(0));
+        assert!(claim().is_err());
+        disk.set_faults("/", Faults::default());
+        pause();
+        assert_eq!(claim().unwrap().log_end_offset(), Offset(0));
+    });
+}

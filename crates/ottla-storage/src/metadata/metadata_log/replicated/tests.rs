@@ -12,7 +12,7 @@ use ottla_types::LeaderEpoch;
 
 use super::super::LoadedMetadata;
 use super::*;
-use crate::metadata::forced_mark::FORCED_OFFSET_FILE;
+use crate::metadata::forced_mark::{FORCED_OFFSET_FILE, forced_offset};
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::record_batches::records_batch;
 
@@ -196,6 +196,70 @@ fn an_unforced_gap_between_segments_is_cut_off() {
     }
 }
 
+/// Otherwise records that are appended in place of others would count as forced at once.
+#[test]
+fn the_mark_is_lowered_if_a_snapshot_replaces_forced_records_at_a_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut log = filled(dir.path(), 5, 1);
+    assert_eq!(log.flush().expect("is forced"), Offset(5));
+    log.close().expect("closes");
+    let path = dir.path().join(METADATA_DIR);
+    assert_eq!(forced_offset(&path), Offset(5));
+    let snapshot = id(3, 2);
+    std::fs::write(path.join(snapshot.file_name()), bytes_of(snapshot)).expect("is written");
+    let (log, _) = open(dir.path());
+    assert_eq!(log.log_end_offset(), Offset(3));
+    assert_eq!(forced_offset(&path), Offset(3));
+}
+
+/// A log on a simulated disk with three forced records, and three unforced ones of an epoch.
+fn with_unforced_records(epoch: i32) -> MetadataLog {
+    fs::create_dir_all(Path::new("/data").join(METADATA_DIR)).expect("is created");
+    for dir in ["/data", "/"] {
+        let dir = Dir::open(Path::new(dir)).expect("opens");
+        dir.sync().expect("is forced");
+    }
+    let mut log = filled(Path::new("/data"), 3, 1);
+    log.flush().expect("is forced");
+    log.append_fetched(&batches(3..6, epoch), NOW)
+        .expect("appends");
+    log
+}
+
+/// The quorum counts them as forced, also before the next append. A flush would need space for the
+/// file of the epochs, and a full disk must not prevent a start.
+#[test]
+fn a_start_on_a_full_disk_forces_the_records_of_a_killed_process() {
+    for seed in 1..=16 {
+        let run = simulation::run(Config::new(seed), move || {
+            let disk = Disk::new(seed, "controller");
+            let host = Host::new("controller").with_disk(&disk);
+            let killed = host.spawn("main", || drop(with_unforced_records(2)));
+            killed.join().expect("appends");
+            host.kill();
+            let host = Host::new("controller").with_disk(&disk);
+            let full = disk.clone();
+            let started = host.spawn("main", move || {
+                let is_full = Faults {
+                    is_full: true,
+                    ..Faults::default()
+                };
+                full.set_faults("/", is_full);
+                let (log, _) = open(Path::new("/data"));
+                full.set_faults("/", Faults::default());
+                log.log_end_offset()
+            });
+            assert_eq!(started.join().expect("opens"), Offset(6));
+            host.kill();
+            disk.lose_power(PowerLoss::Unordered);
+            let host = Host::new("controller").with_disk(&disk);
+            let read = host.spawn("main", || open(Path::new("/data")).0.log_end_offset());
+            assert_eq!(read.join().expect("opens"), Offset(6), "seed {seed}");
+        });
+        run.result.expect("nothing is lost");
+    }
+}
+
 /// The kernel marks the pages of a failed fsync as written, and reads them until they are evicted.
 #[test]
 fn records_of_a_failed_fsync_are_on_disk_after_the_next_start() {
@@ -205,14 +269,7 @@ fn records_of_a_failed_fsync_are_on_disk_after_the_next_start() {
             let host = Host::new("controller").with_disk(&disk);
             let faulty = disk.clone();
             let stopped = host.spawn("main", move || {
-                fs::create_dir_all(&Path::new("/data").join(METADATA_DIR)).expect("is created");
-                for dir in ["/data", "/"] {
-                    let dir = Dir::open(Path::new(dir)).expect("opens");
-                    dir.sync().expect("is forced");
-                }
-                let mut log = filled(Path::new("/data"), 3, 1);
-                log.flush().expect("is forced");
-                log.append_fetched(&batches(3..6, 1), NOW).expect("appends");
+                let mut log = with_unforced_records(1);
                 let failing = Faults {
                     syncs_fail_one_in: 1,
                     ..Faults::default()
