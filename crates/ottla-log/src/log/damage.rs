@@ -7,7 +7,7 @@
 //!
 //! Kafka cuts the metadata log as well.
 
-use ottla_sync::fs::{File, OpenOptions};
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,10 @@ use ottla_types::Offset;
 use super::append::fits_relative;
 use super::recover::{Invalid, next_valid};
 use crate::batch_scan::{BatchScanner, SEQUENTIAL_WINDOW};
+use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{LOG_SUFFIX, offset_from_file_name};
+use crate::force_again::rewrite;
 
 /// Offset of the magic byte in a batch.
 const MAGIC_AT: usize = 16;
@@ -36,25 +38,14 @@ pub struct WholeSegment {
 
 impl WholeSegment {
     /// Writes the valid bytes that were not fsynced once more, so that the next fsync writes them
-    /// to disk. After a failed fsync, the page cache has bytes that it takes for written and the
-    /// disk does not have.
+    /// to disk: an earlier one may have failed.
     pub fn rewrite_unforced(&self) -> Result<(), StorageError> {
         if self.forced_bytes == self.valid_bytes {
             return Ok(());
         }
-        let failed = |error| StorageError::new("write", &self.path, error);
-        let file = OpenOptions::new().read(true).write(true).open(&self.path);
-        let file = file.map_err(failed)?;
-        let mut position = self.forced_bytes;
-        let mut window = vec![0; SEQUENTIAL_WINDOW];
-        while position < self.valid_bytes {
-            let len = (self.valid_bytes - position).min(window.len() as u64) as usize;
-            let bytes = &mut window[..len];
-            file.read_exact_at(bytes, position).map_err(failed)?;
-            file.write_all_at(bytes, position).map_err(failed)?;
-            position += len as u64;
-        }
-        Ok(())
+        let rewritten = disk::open_existing(&self.path)
+            .and_then(|file| rewrite(&file, self.forced_bytes..self.valid_bytes));
+        rewritten.map_err(|error| StorageError::new("write", &self.path, error))
     }
 }
 
