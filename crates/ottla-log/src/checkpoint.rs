@@ -11,12 +11,14 @@ use crate::disk;
 use crate::error::{CheckpointError, StorageError};
 
 mod clean_shutdown;
+mod failed_fsync;
 mod marks;
 mod meta_properties;
 mod offset_checkpoint;
 mod partition_metadata;
 
 pub use clean_shutdown::{CLEAN_SHUTDOWN_FILE, CleanShutdown};
+pub use failed_fsync::{FAILED_FSYNC_FILE, FailedFsync};
 pub use marks::{CheckpointMarks, CheckpointedOffset};
 pub use meta_properties::{META_PROPERTIES, MetaProperties, MetaPropertiesError};
 pub use offset_checkpoint::{

@@ -20,6 +20,7 @@ mod disk;
 mod disk_read;
 mod error;
 pub mod file_names;
+mod force_again;
 mod handles;
 mod index;
 mod jobs;
@@ -45,6 +46,7 @@ pub use error::{
     AppendError, AppendErrorReason, CheckpointError, LogError, ReadError, StorageError,
     StorageErrorCause,
 };
+pub use force_again::force_again;
 pub use handles::{HandleStats, Handles, LogFile, MayLack, retry_lacking};
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{

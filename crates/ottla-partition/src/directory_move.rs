@@ -604,11 +604,15 @@ impl Move {
         let Some(mut future) = self.future.take() else {
             return;
         };
-        let closing = ottla_sync::task::spawn_blocking(move || future.close_job().run());
-        let closed = closing.await;
-        if !matches!(closed, Ok(Ok(_)))
-            && let Some(log_dirs) = self.host.log_dirs()
-        {
+        let Some(log_dirs) = self.host.log_dirs() else {
+            return;
+        };
+        let of_future = Arc::clone(log_dirs);
+        let closing = ottla_sync::task::spawn_blocking(move || {
+            let closed = future.close_job().run();
+            closed.inspect_err(|error| of_future.note_failed_fsync(error))
+        });
+        if !matches!(closing.await, Ok(Ok(_))) {
             log_dirs.on_future_unclosed(&self.reader);
         }
     }

@@ -8,8 +8,10 @@
 //!
 //! Not simulated here: the network, fetch sessions, and directory moves.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ottla_log::checkpoint::FAILED_FSYNC_FILE;
 use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Config, Host, Report, run, stream};
 use ottla_sync::thread;
@@ -25,6 +27,7 @@ mod running;
 
 use broker::{Life, Stop};
 use cluster::{Cluster, Setup, Tally};
+use running::DATA;
 use tell::number;
 
 /// Several lives of the broker on one disk, and a last one without faults, in which everything must
@@ -86,8 +89,11 @@ fn lives(setup: Setup) -> Tally {
         let ended = main.join();
         host.kill();
         controller.join().expect("the controller ends");
-        // Fsynced data that a failed call has lost may be anything.
-        let is_unknown = is_faulty && !matches!(ended, Ok(Stop::Closed));
+        // A kill may come between a failed fsync and the file that tells the next start of it.
+        let is_told = disk
+            .content(&Path::new(DATA).join(FAILED_FSYNC_FILE))
+            .is_some();
+        let is_unknown = is_faulty && !is_told && !matches!(ended, Ok(Stop::Closed));
         let has_lost_power = !is_last && setup.has_losses && (is_unknown || random.one_in(2));
         cluster.with(|state| {
             let tally = &mut state.tally;

@@ -11,6 +11,7 @@
 //!   every log of the directory is closed. What a stop writes of the logs (`ottla-clean-logs`) is
 //!   deleted before the marker, and written before it.
 //! - A failed directory stays failed until a restart; the first reason is kept.
+//! - What a failed fsync left in the page cache is forced to disk before a start opens the log.
 //!
 //! Kafka: `LogManager`, `LogDirFailureChannel`.
 
@@ -428,6 +429,7 @@ impl LogDirs {
             let job = log.close_job();
             if let Err(error) = retry_lacking(|| job.run()) {
                 tracing::error!(%topic_partition, "the log could not be closed: {error}");
+                self.note_failed_fsync(&error);
                 unclean.push(dir);
             }
         }
@@ -453,7 +455,8 @@ impl LogDirs {
     /// Closes a log in use with its job, and keeps what the next start can know of it. Waits for
     /// handles and memory. Blocks.
     pub fn close_log(&self, job: &CloseJob, topic_id: TopicId) -> Result<(), StorageError> {
-        retry_lacking(|| job.run())?;
+        let closed = retry_lacking(|| job.run());
+        closed.inspect_err(|error| self.note_failed_fsync(error))?;
         if let Some(log) = job.clean_log(topic_id)
             && let Some(hosted) = self.hosted.read().get(log.topic_partition())
         {

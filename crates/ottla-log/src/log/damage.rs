@@ -7,7 +7,7 @@
 //!
 //! Kafka cuts the metadata log as well.
 
-use ottla_sync::fs::{File, OpenOptions};
+use ottla_sync::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,10 @@ use ottla_types::Offset;
 use super::append::fits_relative;
 use super::recover::{Invalid, next_valid};
 use crate::batch_scan::{BatchScanner, SEQUENTIAL_WINDOW};
+use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{LOG_SUFFIX, offset_from_file_name};
+use crate::force_again::rewrite;
 
 /// Offset of the magic byte in a batch.
 const MAGIC_AT: usize = 16;
@@ -40,23 +42,15 @@ impl WholeSegment {
         self.forced_bytes < self.valid_bytes
     }
 
-    /// Brings the valid bytes to disk. Those that were not fsynced are written once more: after a
-    /// failed fsync, the page cache has bytes that it takes for written and the disk does not have.
+    /// Brings the valid bytes to disk. Those that were not fsynced are written once more, because
+    /// an earlier fsync may have failed.
     pub fn force(&self) -> Result<(), StorageError> {
-        let failed = |error| StorageError::new("write", &self.path, error);
-        let file = OpenOptions::new().read(true).write(true).open(&self.path);
-        let file = file.map_err(failed)?;
-        let mut position = self.forced_bytes;
-        let mut window = vec![0; SEQUENTIAL_WINDOW];
-        while position < self.valid_bytes {
-            let len = (self.valid_bytes - position).min(window.len() as u64) as usize;
-            let bytes = &mut window[..len];
-            file.read_exact_at(bytes, position).map_err(failed)?;
-            file.write_all_at(bytes, position).map_err(failed)?;
-            position += len as u64;
-        }
-        let forced = file.sync_data();
-        forced.map_err(|error| StorageError::fsync(&self.path, error))
+        let rewritten = disk::open_existing(&self.path).and_then(|file| {
+            rewrite(&file, self.forced_bytes..self.valid_bytes)?;
+            Ok(file)
+        });
+        let file = rewritten.map_err(|error| StorageError::new("write", &self.path, error))?;
+        disk::sync_data(&file).map_err(|error| StorageError::fsync(&self.path, error))
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! A full disk, a lack of handles or memory ([`StorageError::cause`]), and a missing file of a
 //! concurrently deleted log are no failures. Any other error of a file operation takes the
-//! directory offline for good: its page cache may differ from the disk. The first reason is kept.
+//! directory offline for good: its page cache may differ from the disk. The first reason is kept. A
+//! failed fsync is told to the next start ([`FailedFsync`](ottla_log::checkpoint::FailedFsync)).
 //!
 //! Kafka: `LogDirFailureChannel`, `LogManager.handleLogDirFailure`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -92,15 +94,33 @@ impl LogDirs {
         match error.cause() {
             StorageErrorCause::DiskFull => tracing::warn!(dir = %dir.path.display(), "{error}"),
             StorageErrorCause::OutOfResources => self.on_lack(error),
-            StorageErrorCause::Failed => self.fail(dir, &error.to_string()),
+            StorageErrorCause::Failed => {
+                // First, because the process may end with its last directory.
+                if error.is_failed_fsync {
+                    dir.note_failed_fsync();
+                }
+                self.fail(dir, &error.to_string());
+            }
         }
+    }
+
+    /// Tells the next start of an fsync that failed while a log was closed. Blocks.
+    pub fn note_failed_fsync(&self, error: &StorageError) {
+        if error.is_failed_fsync
+            && let Some(dir) = self.dir_of_file(&error.path)
+        {
+            dir.note_failed_fsync();
+        }
+    }
+
+    fn dir_of_file(&self, path: &Path) -> Option<&Arc<LogDir>> {
+        self.dirs.iter().find(|dir| path.starts_with(&dir.path))
     }
 
     /// Handles writeback errors found when idle files were closed: their directories go offline.
     pub fn on_write_back_failed(&self, errors: Vec<StorageError>) {
         for error in errors {
-            let is_in = |dir: &&Arc<LogDir>| error.path.starts_with(&dir.path);
-            if let Some(dir) = self.dirs.iter().find(is_in) {
+            if let Some(dir) = self.dir_of_file(&error.path) {
                 self.on_storage_error(dir, &error);
             }
         }

@@ -494,11 +494,13 @@ fn load_future(
         let offset = read.offsets.get(topic_partition).copied();
         offset.unwrap_or_default().max(Offset::ZERO)
     };
+    let recovery_point = offset(RECOVERY_POINT_CHECKPOINT);
+    dir.force_log_again(path, recovery_point)?;
     let (mut log, _) = Log::open(OpenParams {
         dir: path.to_path_buf(),
         topic_partition: topic_partition.clone(),
         config: (settings.topic_config)(&topic_partition.topic),
-        recovery_point: offset(RECOVERY_POINT_CHECKPOINT),
+        recovery_point,
         log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT),
         clean_shutdown: dir.was_clean(),
         now: settings.now,

@@ -14,7 +14,7 @@ use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{OffsetCheckpoint, PartitionMetadata};
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_log::{
-    Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
+    CleanLogs, Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
@@ -266,8 +266,10 @@ impl LogDirs {
         let metadata = PartitionMetadata::read(&path)?;
         let offset = |known: Option<Offset>| known.unwrap_or_default().max(Offset::ZERO);
         let settings = settings.clone();
+        let recovery_point = offset(failed.recovery_point);
+        failed.dir.force_log_again(&path, recovery_point)?;
         let (mut log, _) = Log::open(OpenParams {
-            recovery_point: offset(failed.recovery_point),
+            recovery_point,
             log_start_offset: offset(failed.log_start_offset),
             ..settings.without_checkpoints(path, topic_partition, &failed.dir, &self.handles)
         })?;
@@ -294,11 +296,14 @@ impl DirLoad {
     fn begin(
         dir: &Arc<LogDir>,
         partitions: Vec<(TopicPartition, PathBuf)>,
-        files: DirFiles,
+        mut files: DirFiles,
         threads: usize,
         handles: &Arc<Handles>,
     ) -> Result<DirLoad, StorageError> {
         let clean_shutdown = dir.take_clean_shutdown()?;
+        if dir.forces_again() {
+            files.clean_logs = CleanLogs::default();
+        }
         let threads = threads.min(partitions.len());
         let progress =
             DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
@@ -389,6 +394,7 @@ impl DirLoad {
             handles: Arc::clone(&self.handles),
             checkpoint_marks: Arc::clone(&self.dir.checkpoint_marks),
         };
+        retry_lacking(|| self.dir.force_log_again(path, params.recovery_point))?;
         let open = || match clean {
             Some(clean) => Log::open_clean(params.clone(), clean),
             None => Log::open_with_progress(params.clone(), progress),
@@ -416,11 +422,15 @@ impl DirLoad {
 
 /// Continues interrupted deletions, and returns the partitions.
 fn begin(listing: Listing, dir: &LogDir) -> Result<Vec<(TopicPartition, PathBuf)>, StorageError> {
-    if !listing.deleted.is_empty() {
+    if listing.has_failed_fsync {
+        dir.set_forces_again();
+    }
+    if !listing.deleted.is_empty() || listing.has_failed_fsync {
         // Without this fsync:
         // 1. A process renames a log, and is killed before it has fsynced the new name.
         // 2. The next one removes the files.
         // 3. After a power loss, the log has its old name again, but not all of its files.
+        // If it was this fsync that failed, an old checkpoint or marker may come back instead.
         dir.sync_names()?;
     }
     for path in listing.deleted {

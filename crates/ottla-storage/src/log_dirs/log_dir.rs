@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint};
-use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError};
+use ottla_log::checkpoint::{
+    CheckpointMarks, CleanShutdown, FAILED_FSYNC_FILE, FailedFsync, OffsetCheckpoint,
+};
+use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError, force_again};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::fs::Dir;
-use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
+use ottla_types::{BrokerEpoch, DirectoryId, Offset, TopicPartition};
 
 use super::dir_threads::DirThreads;
 use super::disk_space::DiskSpace;
@@ -32,6 +34,10 @@ pub struct LogDir {
     is_cordoned: AtomicBool,
     /// Why it is offline; the first reason is kept.
     failure: OnceLock<String>,
+    /// An fsync has failed since the start. Locked while the file that says so changes.
+    has_failed_fsync: Mutex<bool>,
+    /// Set if the start has found that file: its logs are forced to disk once more.
+    forces_again: OnceLock<()>,
     /// The marker of the last clean stop, once it was read.
     clean_shutdown: OnceLock<Option<CleanShutdown>>,
     /// Unfinished moves into the directory, found at start.
@@ -124,6 +130,8 @@ impl LogDir {
             opened,
             is_cordoned: AtomicBool::new(false),
             failure: OnceLock::new(),
+            has_failed_fsync: Mutex::default(),
+            forces_again: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
             futures_found: Mutex::default(),
             clean_logs: Mutex::default(),
@@ -155,6 +163,59 @@ impl LogDir {
     /// Returns whether it was online before.
     pub(super) fn fail(&self, reason: &str) -> bool {
         self.failure.set(reason.to_owned()).is_ok()
+    }
+
+    /// Tells the next start that the page cache may have what the disk does not have. Blocks.
+    pub(super) fn note_failed_fsync(&self) {
+        let mut has_failed = self.has_failed_fsync.lock();
+        if std::mem::replace(&mut *has_failed, true) {
+            return;
+        }
+        if let Err(error) = FailedFsync::write(&self.path) {
+            tracing::error!(
+                dir = %self.path.display(),
+                "an fsync has failed, and the next start cannot be told: {error}; restart the machine and not only \
+                 the process, or create an empty file {FAILED_FSYNC_FILE} in the directory before"
+            );
+        }
+    }
+
+    /// The start has found that an fsync had failed.
+    pub(super) fn set_forces_again(&self) {
+        let file = FAILED_FSYNC_FILE;
+        tracing::warn!(
+            dir = %self.path.display(), file,
+            "an fsync failed before the last stop: all logs of the directory are recovered and forced to disk once more"
+        );
+        let _ = self.forces_again.set(());
+    }
+
+    /// Whether an earlier process may have left something in the page cache that is not on disk.
+    pub(super) fn forces_again(&self) -> bool {
+        self.forces_again.get().is_some()
+    }
+
+    /// Forces a log that is not open yet, if [`Self::forces_again`]. Blocks.
+    pub(super) fn force_log_again(
+        &self,
+        log: &Path,
+        recovery_point: Offset,
+    ) -> Result<(), StorageError> {
+        match self.forces_again() {
+            true => force_again(log, recovery_point),
+            false => Ok(()),
+        }
+    }
+
+    /// All logs were forced to disk once more.
+    fn on_forced_again(&self) {
+        let has_failed = self.has_failed_fsync.lock();
+        if *has_failed || !self.is_online() || self.is_unclean.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(error) = FailedFsync::delete(&self.path) {
+            tracing::warn!("the next start forces all logs of the directory once more: {error}");
+        }
     }
 
     /// Gives the directory of a log another name, durably. After an error it has the old one. Blocks.
@@ -239,9 +300,10 @@ impl LogDir {
     }
 
     /// Reads and deletes the marker of the last clean stop, and deletes what that stop has written
-    /// of the logs: from here on a crash leads to recovery. Returns whether there was a marker.
+    /// of the logs: from here on a crash leads to recovery. Returns whether there was a marker. After
+    /// a failed fsync, it is not believed.
     pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
-        let found = CleanShutdown::read(&self.path)?;
+        let found = CleanShutdown::read(&self.path)?.filter(|_| !self.forces_again());
         CleanLogs::delete(&self.path)?;
         CleanShutdown::delete(&self.path)?;
         Ok(self.clean_shutdown.get_or_init(|| found).is_some())
@@ -281,8 +343,12 @@ impl LogDir {
         until.is_some_and(|until| ottla_sync::time::now() < until)
     }
 
+    /// All logs found at start were loaded, or deleted since.
     pub(super) fn set_loaded(&self) {
         self.is_loaded.store(true, Ordering::Release);
+        if self.forces_again() {
+            self.on_forced_again();
+        }
     }
 
     /// Writes the marker of a clean stop, after what is known of the closed logs, unless the start

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    FAILED_FSYNC_FILE, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::{CleanLogs, StorageError};
@@ -27,6 +27,8 @@ pub(super) struct Listing {
     pub(super) deleted: Vec<PathBuf>,
     /// The copies of replicas that are being moved.
     pub(super) futures: Vec<(TopicPartition, PathBuf)>,
+    /// An fsync failed before the last stop ([`FailedFsync`](ottla_log::checkpoint::FailedFsync)).
+    pub(super) has_failed_fsync: bool,
 }
 
 pub(super) enum ListError {
@@ -90,9 +92,11 @@ pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
 fn list(dir: &LogDir) -> Result<Listing, ListError> {
     let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
     let (mut partitions, mut deleted, mut futures) = (Vec::new(), Vec::new(), Vec::new());
+    let mut has_failed_fsync = false;
     for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_type().map_err(failed)?.is_dir() {
+            has_failed_fsync |= entry.file_name() == FAILED_FSYNC_FILE;
             continue;
         }
         let path = entry.path();
@@ -115,6 +119,7 @@ fn list(dir: &LogDir) -> Result<Listing, ListError> {
         partitions,
         deleted,
         futures,
+        has_failed_fsync,
     })
 }
 

@@ -3,6 +3,7 @@ mod checkpoints;
 mod clean_logs;
 mod deletions;
 mod disk_trouble;
+mod failed_fsync;
 mod late;
 mod loading;
 mod made_anew;

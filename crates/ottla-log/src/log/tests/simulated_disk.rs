@@ -18,7 +18,8 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use super::build;
 use crate::checkpoint::PartitionMetadata;
 use crate::{
-    AppendErrorReason, CleanLog, Job, JobOutcome, Log, LogReader, OpenParams, retry_lacking,
+    AppendErrorReason, CleanLog, Job, JobOutcome, Log, LogReader, OpenParams, force_again,
+    retry_lacking,
 };
 
 pub(super) const DIR: &str = "/data/topic-0";
@@ -64,6 +65,8 @@ struct Model {
     is_closed: bool,
     /// What the close knew of it, for the next start.
     clean_log: Option<CleanLog>,
+    /// The directory went offline, and the log was not open since.
+    has_failed: bool,
     tally: Tally,
 }
 
@@ -250,16 +253,20 @@ fn offline<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 impl Life {
     /// Opens the log and uses it until it is closed. `None`: the directory went offline.
     fn live(mut self) -> Option<()> {
-        let (recovery_point, start, clean, clean_log) = {
+        let (recovery_point, start, clean, clean_log, has_failed) = {
             let mut model = self.model.lock();
             let clean_log = model.clean_log.take();
             (
                 model.recovery_point,
                 model.start,
-                model.is_closed,
-                clean_log,
+                model.is_closed && !model.has_failed,
+                clean_log.filter(|_| !model.has_failed),
+                model.has_failed,
             )
         };
+        if has_failed {
+            offline(force_again(Path::new(DIR), Offset(recovery_point)))?;
+        }
         let params = OpenParams {
             dir: DIR.into(),
             topic_partition: TopicPartition::new("topic", 0),
@@ -279,7 +286,11 @@ impl Life {
             None => Log::open(params),
         };
         let (mut log, _) = offline(opened)?;
-        self.model.lock().tally.opened_clean += u64::from(clean_log.is_some());
+        {
+            let mut model = self.model.lock();
+            model.tally.opened_clean += u64::from(clean_log.is_some());
+            model.has_failed = false;
+        }
         // A few kilobytes, so that it happens.
         log.set_writeback_bytes(4096);
         let reader = log.reader();
@@ -535,7 +546,7 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
             },
             _ => Faults::default(),
         };
-        let is_faulty = faults.syncs_fail_one_in > 0 || fills_up;
+        let is_faulty = faults.syncs_fail_one_in > 0;
         let life = Life {
             filled: fills_up.then(|| disk.clone()),
             model: model.clone(),
@@ -555,13 +566,18 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
         let mut model = model.lock();
         match ended {
             Ok(Some(())) => {}
-            Ok(None) => model.tally.failures += 1,
+            Ok(None) => {
+                model.tally.failures += 1;
+                model.has_failed = true;
+            }
             Err(_) => model.tally.kills += 1,
         }
-        // After a failed write or truncation, it is unknown how much of it is on disk.
-        let is_unknown = is_faulty && !matches!(ended, Ok(Some(())));
+        // A kill may come between a failed fsync and the note of it for the next start.
+        let is_unknown = is_faulty && ended.is_err();
         if is_unknown || random.one_in(2) {
             tell!("power is lost");
+            // The note is not forced.
+            model.has_failed = model.has_failed && random.one_in(2);
             model.has_lost_power = true;
             model.tally.losses += 1;
             disk.lose_power(names);

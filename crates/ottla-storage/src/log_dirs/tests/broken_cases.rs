@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, MetaProperties, PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
+    FAILED_FSYNC_FILE, FailedFsync, LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, MetaProperties,
+    PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::{CLEAN_LOGS_FILE, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 
@@ -93,6 +93,17 @@ const CASES: &[Case] = &[
         kafka: "always ignored",
         damage: |paths| fs::write(paths[0].join(CLEAN_LOGS_FILE), "garbage").unwrap(),
         check: |start| start.has_log(0),
+    },
+    Case {
+        found: "`ottla-fsync-failed`",
+        decision: "all logs of the directory are recovered, even after a clean stop, and first written once more from their recovery points on",
+        kafka: "always ignored",
+        damage: |paths| FailedFsync::write(&paths[0]).unwrap(),
+        check: |start| {
+            start.has_log(0);
+            assert_eq!(start.dirs().previous_broker_epoch(), BrokerEpoch::UNKNOWN);
+            assert!(!start.paths[0].join(FAILED_FSYNC_FILE).exists());
+        },
     },
     Case {
         found: "`recovery-point-offset-checkpoint` missing",

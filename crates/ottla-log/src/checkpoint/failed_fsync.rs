@@ -1,0 +1,31 @@
+//! `ottla-fsync-failed`: an fsync failed in this log directory, and a part of what its page cache has
+//! may not be on disk ([`force_again`](crate::force_again())).
+//!
+//! The file is empty and never fsynced: a power loss that takes it takes the page cache as well.
+//! Kafka ignores it.
+
+use std::path::Path;
+
+use crate::disk;
+use crate::error::StorageError;
+
+pub const FAILED_FSYNC_FILE: &str = "ottla-fsync-failed";
+
+/// The file of a log directory that says so.
+pub struct FailedFsync;
+
+impl FailedFsync {
+    /// Leaves the file for the next start.
+    pub fn write(log_dir: &Path) -> Result<(), StorageError> {
+        let path = log_dir.join(FAILED_FSYNC_FILE);
+        match disk::open_or_create(&path) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(StorageError::new("create", &path, error)),
+        }
+    }
+
+    pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
+        let path = log_dir.join(FAILED_FSYNC_FILE);
+        disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
+    }
+}
