@@ -321,8 +321,12 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten()?.broker_epoch
     }
 
-    /// The broker epoch in the marker of the last clean stop, without removing the marker.
+    /// The broker epoch in the marker of the last clean stop, without removing the marker. `None`
+    /// if the marker will not be believed.
     pub(super) fn epoch_of_clean_stop(&self) -> Option<BrokerEpoch> {
+        if FailedFsync::is_noted(&self.path) {
+            return None;
+        }
         // An unreadable marker is reported when it is removed.
         CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
     }

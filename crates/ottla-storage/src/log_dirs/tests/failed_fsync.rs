@@ -170,3 +170,14 @@ fn an_fsync_that_fails_during_the_stop_is_noted() {
     dirs.on_partition_error(&log.reader(), &error);
     assert!(is_noted(&test));
 }
+
+/// Kafka ignores the note, and may have stopped cleanly since.
+#[test]
+fn a_clean_stop_after_a_failed_fsync_is_not_reported_to_the_controller() {
+    let test = Dirs::new(1);
+    test.load().unwrap().close(BrokerEpoch(7), &[]);
+    let epoch = || test.open().unwrap().epoch_of_clean_stop();
+    assert_eq!(epoch(), BrokerEpoch(7));
+    FailedFsync::write(&test.path()).unwrap();
+    assert_eq!(epoch(), BrokerEpoch::UNKNOWN);
+}
