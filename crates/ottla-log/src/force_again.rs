@@ -19,11 +19,12 @@ use crate::file_names::{
     LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
 };
+use crate::index::TimeIndex;
 use crate::listing::list;
 
 /// Forces what an earlier process wrote to the files of a log: the segments from the one that holds
-/// the recovery point on, and all indexes and producer snapshots, which recovery may trust below it
-/// as well. The other files were forced before they got their names.
+/// the recovery point on, the indexes that recovery does not make anew, and all producer snapshots.
+/// The other files were forced before they got their names.
 ///
 /// To be called before the log is opened: recovery then reads what is on disk. Blocks.
 pub fn force_again(dir: &Path, recovery_point: Offset) -> Result<(), StorageError> {
@@ -33,22 +34,39 @@ pub fn force_again(dir: &Path, recovery_point: Offset) -> Result<(), StorageErro
     let bases = bases.filter_map(|name| offset_from_file_name(name));
     let holder = bases.filter(|base| *base <= recovery_point).max();
     for name in &files {
-        let is_unforced = match is_log(name) {
-            true => offset_from_file_name(name) >= holder,
-            false => [
-                OFFSET_INDEX_SUFFIX,
-                TIME_INDEX_SUFFIX,
-                TRANSACTION_INDEX_SUFFIX,
-                PRODUCER_SNAPSHOT_SUFFIX,
-            ]
-            .iter()
-            .any(|suffix| name.ends_with(suffix)),
+        let path = dir.join(name);
+        let is_recovered = offset_from_file_name(name) >= holder;
+        let is_unforced = if is_log(name) {
+            is_recovered
+        } else if is_index(name) {
+            !is_recovered || may_stay(&path)?
+        } else {
+            name.ends_with(PRODUCER_SNAPSHOT_SUFFIX)
         };
         if is_unforced {
-            force_file(&dir.join(name))?;
+            force_file(&path)?;
         }
     }
     sync_dir(dir)
+}
+
+fn is_index(name: &str) -> bool {
+    [
+        OFFSET_INDEX_SUFFIX,
+        TIME_INDEX_SUFFIX,
+        TRANSACTION_INDEX_SUFFIX,
+    ]
+    .iter()
+    .any(|suffix| name.ends_with(suffix))
+}
+
+/// Whether recovery may leave the index of a segment that it scans as it is: with at most one entry
+/// of the time index. Kafka preallocates 10 MiB for each index of an active segment, all holes after
+/// a crash, which would become blocks if they were written.
+fn may_stay(index: &Path) -> Result<bool, StorageError> {
+    let found = ottla_sync::fs::metadata(index);
+    let found = found.map_err(|error| StorageError::new("look at", index, error))?;
+    Ok(found.len() <= TimeIndex::ENTRY_SIZE as u64)
 }
 
 fn force_file(path: &Path) -> Result<(), StorageError> {
@@ -78,6 +96,8 @@ pub(crate) fn rewrite(file: &File, range: Range<u64>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use ottla_sync::fs::{Dir, Disk, Faults, PowerLoss, create_dir};
     use ottla_sync::simulation::{self, Config, Host};
 
@@ -87,7 +107,7 @@ mod tests {
         "00000000000000000003.index",
         "00000000000000000003.txnindex",
         "00000000000000000007.log",
-        "00000000000000000007.timeindex",
+        "00000000000000000003.timeindex",
         "00000000000000000009.log",
         "00000000000000000009.snapshot",
     ];
@@ -148,5 +168,20 @@ mod tests {
             were_lost += u32::from(is_lost);
         }
         assert!(were_lost > 0, "the disk has lost nothing");
+    }
+
+    #[test]
+    fn the_holes_of_an_index_that_is_made_anew_stay_holes() {
+        const PREALLOCATED: u64 = 10 << 20;
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path();
+        std::fs::write(dir.join("00000000000000000007.log"), [1; 100]).unwrap();
+        let index = dir.join("00000000000000000007.index");
+        let file = std::fs::File::create(&index).unwrap();
+        file.set_len(PREALLOCATED).unwrap();
+        force_again(dir, Offset(8)).unwrap();
+        let found = std::fs::metadata(&index).unwrap();
+        assert_eq!(found.len(), PREALLOCATED);
+        assert!(found.blocks() * 512 < PREALLOCATED, "{}", found.blocks());
     }
 }

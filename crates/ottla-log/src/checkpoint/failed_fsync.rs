@@ -4,6 +4,7 @@
 //! The file is empty and never fsynced: a power loss that takes it takes the page cache as well.
 //! Kafka ignores it.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::disk;
@@ -22,6 +23,12 @@ impl FailedFsync {
             Ok(_) => Ok(()),
             Err(error) => Err(StorageError::new("create", &path, error)),
         }
+    }
+
+    /// Whether the file exists. If that cannot be found out, it may.
+    pub fn is_noted(log_dir: &Path) -> bool {
+        let found = ottla_sync::fs::metadata(log_dir.join(FAILED_FSYNC_FILE));
+        !found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {

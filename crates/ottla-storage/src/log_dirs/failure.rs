@@ -95,11 +95,17 @@ impl LogDirs {
             StorageErrorCause::DiskFull => tracing::warn!(dir = %dir.path.display(), "{error}"),
             StorageErrorCause::OutOfResources => self.on_lack(error),
             StorageErrorCause::Failed => {
-                // First, because the process may end with its last directory.
+                let reason = error.to_string();
+                // Another file handle does not get the error, and a flush with it would raise the
+                // recovery point over what is lost.
+                let is_first = dir.fail(&reason);
+                // Before the listener, which may end the process. A stop waits for the note.
                 if error.is_failed_fsync {
-                    dir.note_failed_fsync();
+                    dir.note_failed_fsync_soon();
                 }
-                self.fail(dir, &error.to_string());
+                if is_first {
+                    self.on_failed(dir, &reason);
+                }
             }
         }
     }
@@ -145,9 +151,12 @@ impl LogDirs {
 
     /// Takes a directory offline.
     pub(super) fn fail(&self, dir: &Arc<LogDir>, reason: &str) {
-        if !dir.fail(reason) {
-            return;
+        if dir.fail(reason) {
+            self.on_failed(dir, reason);
         }
+    }
+
+    fn on_failed(&self, dir: &Arc<LogDir>, reason: &str) {
         tracing::error!(dir = %dir.path.display(), reason, "the log directory goes offline");
         let is_in = |log: &Arc<LogDir>| Arc::ptr_eq(log, dir);
         let partitions = {

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use ottla_log::checkpoint::{
     CheckpointMarks, CleanShutdown, FAILED_FSYNC_FILE, FailedFsync, OffsetCheckpoint,
 };
-use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError, force_again};
+use ottla_log::{
+    CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError, force_again, retry_lacking,
+};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::fs::Dir;
@@ -35,7 +37,7 @@ pub struct LogDir {
     /// Why it is offline; the first reason is kept.
     failure: OnceLock<String>,
     /// An fsync has failed since the start. Locked while the file that says so changes.
-    has_failed_fsync: Mutex<bool>,
+    has_failed_fsync: Arc<Mutex<bool>>,
     /// Set if the start has found that file: its logs are forced to disk once more.
     forces_again: OnceLock<()>,
     /// The marker of the last clean stop, once it was read.
@@ -130,7 +132,7 @@ impl LogDir {
             opened,
             is_cordoned: AtomicBool::new(false),
             failure: OnceLock::new(),
-            has_failed_fsync: Mutex::default(),
+            has_failed_fsync: Arc::default(),
             forces_again: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
             futures_found: Mutex::default(),
@@ -167,16 +169,17 @@ impl LogDir {
 
     /// Tells the next start that the page cache may have what the disk does not have. Blocks.
     pub(super) fn note_failed_fsync(&self) {
-        let mut has_failed = self.has_failed_fsync.lock();
-        if std::mem::replace(&mut *has_failed, true) {
-            return;
-        }
-        if let Err(error) = FailedFsync::write(&self.path) {
-            tracing::error!(
-                dir = %self.path.display(),
-                "an fsync has failed, and the next start cannot be told: {error}; restart the machine and not only \
-                 the process, or create an empty file {FAILED_FSYNC_FILE} in the directory before"
-            );
+        note_failed_fsync(&self.path, &self.has_failed_fsync);
+    }
+
+    /// The same on the thread for small files: threads that serve requests of all directories hear
+    /// of failed fsyncs, and the creation of a file may hang with the disk. Blocks only after the
+    /// stop of that thread.
+    pub(super) fn note_failed_fsync_soon(&self) {
+        let (path, has_failed) = (self.path.clone(), Arc::clone(&self.has_failed_fsync));
+        let note = move || note_failed_fsync(&path, &has_failed);
+        if !self.files.submit(Duration::ZERO, note) {
+            self.note_failed_fsync();
         }
     }
 
@@ -318,8 +321,12 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten()?.broker_epoch
     }
 
-    /// The broker epoch in the marker of the last clean stop, without removing the marker.
+    /// The broker epoch in the marker of the last clean stop, without removing the marker. `None`
+    /// if the marker will not be believed.
     pub(super) fn epoch_of_clean_stop(&self) -> Option<BrokerEpoch> {
+        if FailedFsync::is_noted(&self.path) {
+            return None;
+        }
         // An unreadable marker is reported when it is removed.
         CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
     }
@@ -373,6 +380,20 @@ impl LogDir {
 
     pub(super) fn unlock(&self) {
         *self.lock.lock() = None;
+    }
+}
+
+fn note_failed_fsync(log_dir: &Path, has_failed: &Mutex<bool>) {
+    let mut has_failed = has_failed.lock();
+    if std::mem::replace(&mut *has_failed, true) {
+        return;
+    }
+    if let Err(error) = retry_lacking(|| FailedFsync::write(log_dir)) {
+        tracing::error!(
+            dir = %log_dir.display(),
+            "an fsync has failed, and the next start cannot be told: {error}; restart the machine and not only \
+             the process, or create an empty file {FAILED_FSYNC_FILE} in the directory before"
+        );
     }
 }
 

@@ -89,11 +89,12 @@ impl Worker {
         }
     }
 
-    /// Runs `task` after `delay`. Dropped without running if the worker is stopped.
-    pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) {
+    /// Runs `task` after `delay`. Dropped without running if the worker is stopped; returns whether
+    /// it is not.
+    pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> bool {
         let mut queue = self.shared.queue.lock();
         if queue.is_stopping {
-            return;
+            return false;
         }
         let number = queue.next_number;
         queue.next_number += 1;
@@ -104,6 +105,7 @@ impl Worker {
             task: Box::new(task),
         }));
         self.shared.changed.notify_one();
+        true
     }
 
     /// Runs the tasks submitted without a delay, drops the delayed ones, and ends the thread.
@@ -184,7 +186,7 @@ mod tests {
             });
         }
         worker.stop();
-        worker.submit(Duration::ZERO, move || sender.send("after").unwrap());
+        assert!(!worker.submit(Duration::ZERO, move || sender.send("after").unwrap()));
         assert_eq!(receiver.iter().collect::<Vec<_>>(), ["now"]);
     }
 }

@@ -1,6 +1,9 @@
 //! Starts after a failed fsync, without and with a power loss before the next one.
 
-use ottla_log::checkpoint::{FAILED_FSYNC_FILE, FailedFsync};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use ottla_log::checkpoint::FailedFsync;
 use ottla_sync::fs::{Faults, PowerLoss};
 
 use super::disk_trouble::with_failing_fsyncs;
@@ -8,7 +11,7 @@ use super::*;
 use crate::log_dirs::load::RELOAD_PAUSE;
 
 fn is_noted(test: &Dirs) -> bool {
-    ottla_sync::fs::metadata(test.path().join(FAILED_FSYNC_FILE)).is_ok()
+    FailedFsync::is_noted(&test.path())
 }
 
 fn append_and_force(dirs: &LogDirs, log: &mut Log, records: i64) {
@@ -28,6 +31,7 @@ fn fail(test: &Dirs, disk: &Disk) {
     dirs.on_partition_error(&log.reader(), &error);
     assert!(!dirs.is_online(&log.reader()));
     disk.set_faults("/", Faults::default());
+    dirs.dirs[0].files.stop();
     assert!(is_noted(test));
 }
 
@@ -113,4 +117,67 @@ fn a_log_whose_close_could_not_be_forced_is_noted() {
         assert!(dirs.close_log(&log.close_job(), TOPIC_ID).is_err());
         assert!(is_noted(&test));
     });
+}
+
+/// A flush fails on a thread that serves requests of all directories.
+#[test]
+fn no_thread_that_hears_of_a_failed_fsync_waits_for_the_note() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let log = open(&dirs, 0);
+    let dir = &dirs.dirs[0];
+    let (hung_until, hangs) = std::sync::mpsc::channel::<()>();
+    dir.files.submit(Duration::ZERO, move || {
+        let _ = hangs.recv();
+    });
+    let error = StorageError::fsync(&dir.path, ErrorKind::Other.into());
+    dirs.on_partition_error(&log.reader(), &error);
+    assert!(!dir.is_online());
+    assert!(!is_noted(&test));
+    drop(hung_until);
+    dir.files.stop();
+    assert!(is_noted(&test));
+}
+
+#[test]
+fn the_note_of_a_failed_fsync_waits_for_a_file_handle() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let log = open(&dirs, 0);
+        let lacking = Faults {
+            opens_fail_one_in: 1,
+            ..Faults::default()
+        };
+        disk.set_faults("/", lacking);
+        let error = StorageError::fsync(&test.path(), ErrorKind::Other.into());
+        dirs.on_partition_error(&log.reader(), &error);
+        ottla_sync::thread::sleep(Duration::from_millis(100));
+        assert!(!is_noted(&test));
+        disk.set_faults("/", Faults::default());
+        dirs.dirs[0].files.stop();
+        assert!(is_noted(&test));
+    });
+}
+
+#[test]
+fn an_fsync_that_fails_during_the_stop_is_noted() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let log = open(&dirs, 0);
+    dirs.dirs[0].files.stop();
+    let error = StorageError::fsync(&test.path(), ErrorKind::Other.into());
+    dirs.on_partition_error(&log.reader(), &error);
+    assert!(is_noted(&test));
+}
+
+/// Kafka ignores the note, and may have stopped cleanly since.
+#[test]
+fn a_clean_stop_after_a_failed_fsync_is_not_reported_to_the_controller() {
+    let test = Dirs::new(1);
+    test.load().unwrap().close(BrokerEpoch(7), &[]);
+    let epoch = || test.open().unwrap().epoch_of_clean_stop();
+    assert_eq!(epoch(), BrokerEpoch(7));
+    FailedFsync::write(&test.path()).unwrap();
+    assert_eq!(epoch(), BrokerEpoch::UNKNOWN);
 }
