@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ottla_types::BrokerEpoch;
 
-use super::{read_file, sync_dir};
+use super::read_file;
 use crate::disk;
 use crate::error::StorageError;
 
@@ -41,8 +41,14 @@ impl CleanShutdown {
     /// Removes the marker durably: from here on, a crash leads to recovery.
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
         let path = log_dir.join(CLEAN_SHUTDOWN_FILE);
+        // Before the removal: another attempt would find no marker, and would force nothing.
+        let opened = disk::open_dir(log_dir);
+        let opened = opened.map_err(|error| StorageError::new("open", log_dir, error))?;
         match disk::remove_file(&path) {
-            Ok(()) => sync_dir(log_dir),
+            Ok(()) => {
+                let synced = opened.sync();
+                synced.map_err(|error| StorageError::fsync(log_dir, error))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(StorageError::new("delete", &path, error)),
         }
