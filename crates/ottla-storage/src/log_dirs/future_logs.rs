@@ -17,7 +17,7 @@ use ottla_log::checkpoint::{
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, LOG_SUFFIX};
-use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError};
+use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError, retry_lacking};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
 use super::hosted_logs::Hosted;
@@ -296,7 +296,8 @@ impl LogDirs {
     pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
-                match load_future(dir, &topic_partition, &path, settings, &self.handles) {
+                let load = || load_future(dir, &topic_partition, &path, settings, &self.handles);
+                match retry_lacking(load) {
                     Ok(Some(future)) => {
                         let second = self.futures.write().insert(topic_partition, future);
                         if let Some(second) = second {
@@ -490,18 +491,18 @@ fn load_future(
         return Ok(None);
     };
     let offset = |checkpoint: &str| {
-        let read = read_checkpoint(&dir.path.join(checkpoint));
+        let read = read_checkpoint(&dir.path.join(checkpoint))?;
         let offset = read.offsets.get(topic_partition).copied();
-        offset.unwrap_or_default().max(Offset::ZERO)
+        Ok::<_, StorageError>(offset.unwrap_or_default().max(Offset::ZERO))
     };
-    let recovery_point = offset(RECOVERY_POINT_CHECKPOINT);
+    let recovery_point = offset(RECOVERY_POINT_CHECKPOINT)?;
     dir.force_log_again(path, recovery_point)?;
     let (mut log, _) = Log::open(OpenParams {
         dir: path.to_path_buf(),
         topic_partition: topic_partition.clone(),
         config: (settings.topic_config)(&topic_partition.topic),
         recovery_point,
-        log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT),
+        log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT)?,
         clean_shutdown: dir.was_clean(),
         now: settings.now,
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
@@ -509,7 +510,7 @@ fn load_future(
         handles: Arc::clone(handles),
         checkpoint_marks: Arc::clone(&dir.checkpoint_marks),
     })?;
-    log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
+    log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT)?);
     Ok(Some(Future {
         reader: log.reader(),
         dir: Arc::clone(dir),

@@ -204,12 +204,12 @@ fn the_mark_is_lowered_if_a_snapshot_replaces_forced_records_at_a_start() {
     assert_eq!(log.flush().expect("is forced"), Offset(5));
     log.close().expect("closes");
     let path = dir.path().join(METADATA_DIR);
-    assert_eq!(forced_offset(&path), Offset(5));
+    assert_eq!(forced_offset(&path).expect("is read"), Offset(5));
     let snapshot = id(3, 2);
     std::fs::write(path.join(snapshot.file_name()), bytes_of(snapshot)).expect("is written");
     let (log, _) = open(dir.path());
     assert_eq!(log.log_end_offset(), Offset(3));
-    assert_eq!(forced_offset(&path), Offset(3));
+    assert_eq!(forced_offset(&path).expect("is read"), Offset(3));
 }
 
 /// A log on a simulated disk with three forced records, and three unforced ones of an epoch.
