@@ -226,6 +226,31 @@ fn with_unforced_records(epoch: i32) -> MetadataLog {
     log
 }
 
+/// Each step of it opens files.
+#[test]
+fn a_start_waits_for_file_handles() {
+    for seed in 1..=16 {
+        let run = simulation::run(Config::new(seed), move || {
+            let disk = Disk::new(seed, "controller");
+            let host = Host::new("controller").with_disk(&disk);
+            let short = disk.clone();
+            let started = host.spawn("main", move || {
+                drop(with_unforced_records(2));
+                let lacking = Faults {
+                    opens_fail_one_in: 3,
+                    ..Faults::default()
+                };
+                short.set_faults("/", lacking);
+                let (log, _) = open(Path::new("/data"));
+                short.set_faults("/", Faults::default());
+                log.log_end_offset()
+            });
+            assert_eq!(started.join().expect("opens"), Offset(6), "seed {seed}");
+        });
+        run.result.expect("the start waits");
+    }
+}
+
 /// The quorum counts them as forced, also before the next append. A flush would need space for the
 /// file of the epochs, and a full disk must not prevent a start.
 #[test]
