@@ -133,8 +133,8 @@ fn bootstrap_of(
     }
 }
 
-/// Reads `bootstrap.checkpoint`, and waits for a file handle; without one, the bootstrap records are the level of a
-/// fresh directory.
+/// Reads `bootstrap.checkpoint`, and waits for a file handle. If there is no such file, the bootstrap
+/// records are the level of a fresh directory.
 fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
     let path = metadata_log_dir.join(BOOTSTRAP_FILE);
     match retry_lacking(|| read_snapshot(&path)) {

@@ -17,7 +17,9 @@ use ottla_log::checkpoint::{
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, LOG_SUFFIX};
-use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError, retry_lacking};
+use ottla_log::{
+    Handles, Log, LogError, LogReader, MayLack, OpenParams, StorageError, retry_lacking,
+};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
 use super::hosted_logs::Hosted;
@@ -292,8 +294,9 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Opens the copies found at start. An error concerns the directory as it would for a log.
-    pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
+    /// Opens the copies found at start. An error concerns the directory as it would for a log, except
+    /// that a lasting lack of handles or memory refuses the start.
+    pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
                 let load = || load_future(dir, &topic_partition, &path, settings, &self.handles);
@@ -313,6 +316,13 @@ impl LogDirs {
                     Ok(None) => {
                         tracing::warn!(dir = %path.display(), "an unfinished move does not name its topic, and is ignored");
                     }
+                    // It may be the only log of its partition, which would get an empty one.
+                    Err(error) if error.is_lack_of_resources() => {
+                        let path = path.display();
+                        return Err(format!(
+                            "cannot continue the unfinished move {path} for now: {error}"
+                        ));
+                    }
                     Err(error) => {
                         tracing::error!(dir = %path.display(), "cannot continue an unfinished move: {error}");
                         // The next start must not take it for a closed one.
@@ -322,6 +332,7 @@ impl LogDirs {
                 }
             }
         }
+        Ok(())
     }
 
     /// A copy that the controller knew before the stop and that holds everything the log holds:

@@ -133,7 +133,7 @@ impl LogDirs {
         });
         settings.loading.store(Arc::default());
         loads.iter().for_each(DirLoad::tell_of_rebuilt_indexes);
-        self.load_futures(settings);
+        self.load_futures(settings)?;
         let failed = self.failed.lock();
         for load in &loads {
             // With a log that could not be loaded, the checkpoint stays unchanged.

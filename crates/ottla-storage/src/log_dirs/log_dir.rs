@@ -305,8 +305,8 @@ impl LogDir {
 
     /// Reads and deletes the marker of the last clean stop, and deletes what that stop has written
     /// of the logs: from here on a crash leads to recovery. Returns whether there was a marker. After
-    /// a failed fsync, it is not believed. Waits for file handles, each step by itself: after the last
-    /// one, the marker would not be found again.
+    /// a failed fsync, it is not believed. Each step waits for file handles by itself: another attempt
+    /// at all of them could find no marker.
     pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
         let found = retry_lacking(|| CleanShutdown::read(&self.path))?;
         let found = found.filter(|_| !self.forces_again());

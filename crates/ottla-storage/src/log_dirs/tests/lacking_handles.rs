@@ -130,6 +130,7 @@ fn an_unfinished_move_is_loaded_when_there_are_handles() {
         dir.futures_found.lock().push(found);
         while_lacking(&disk, || {
             dirs.load_futures(&load_settings(&Loading::default()))
+                .unwrap()
         });
         assert_eq!(dirs.future_directory_of(&partition(0)), Some(to_id));
     });
