@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ottla_types::BrokerEpoch;
 
-use super::read_file;
+use super::{force_dir, open_dir, read_file};
 use crate::disk;
 use crate::error::StorageError;
 
@@ -42,13 +42,9 @@ impl CleanShutdown {
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
         let path = log_dir.join(CLEAN_SHUTDOWN_FILE);
         // Before the removal: another attempt would find no marker, and would force nothing.
-        let opened = disk::open_dir(log_dir);
-        let opened = opened.map_err(|error| StorageError::new("open", log_dir, error))?;
+        let opened = open_dir(log_dir)?;
         match disk::remove_file(&path) {
-            Ok(()) => {
-                let synced = opened.sync();
-                synced.map_err(|error| StorageError::fsync(log_dir, error))
-            }
+            Ok(()) => force_dir(&opened),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(StorageError::new("delete", &path, error)),
         }
