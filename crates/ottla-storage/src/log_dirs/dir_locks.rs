@@ -29,7 +29,8 @@ pub(super) struct LockedDir {
 }
 
 impl DirLocks {
-    /// Creates missing directories and locks all. Waits for file handles. The error is one sentence.
+    /// Creates missing directories and locks all. Waits for file handles. The error is one
+    /// sentence.
     pub fn take(config: &BrokerConfig) -> Result<DirLocks, String> {
         let mut locked: Vec<LockedDir> = Vec::new();
         let log_dirs = config.log_dirs.iter().map(|dir| (dir, true));
