@@ -7,7 +7,7 @@ use ottla_sync::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::disk;
+use crate::disk::{self, OpenDir};
 use crate::error::{CheckpointError, StorageError};
 
 mod clean_shutdown;
@@ -37,13 +37,12 @@ const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 /// one that finds the end.
 const USUAL_FILE_BYTES: usize = 512;
 
-/// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole.
+/// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole. After a temporary error,
+/// the old file is there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let dir = path.parent().map(open_dir).transpose()?;
     replace(path, bytes)?;
-    match path.parent() {
-        Some(dir) => sync_dir(dir),
-        None => Ok(()),
-    }
+    dir.map_or(Ok(()), |dir| force_dir(&dir))
 }
 
 /// The same, but until the directory is fsynced a power loss may bring the old file back.
@@ -69,10 +68,17 @@ fn replace_by(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<(), Storage
 
 /// Fsyncs a directory: files created, renamed and removed in it survive a power loss.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
-    let opened = disk::open_dir(dir).map_err(|error| StorageError::new("open", dir, error))?;
-    opened
-        .sync()
-        .map_err(|error| StorageError::fsync(dir, error))
+    force_dir(&open_dir(dir)?)
+}
+
+/// Opens a directory before a change whose fsync must not lack a handle.
+fn open_dir(dir: &Path) -> Result<OpenDir, StorageError> {
+    disk::open_dir(dir).map_err(|error| StorageError::new("open", dir, error))
+}
+
+fn force_dir(dir: &OpenDir) -> Result<(), StorageError> {
+    let synced = dir.sync();
+    synced.map_err(|error| StorageError::fsync(dir.path(), error))
 }
 
 /// Reads a small file as a whole; `None` if it does not exist.
@@ -223,6 +229,22 @@ mod tests {
         let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(names.len(), 1);
         assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"two");
+    }
+
+    /// The caller may keep what it has read or written before, and compare with it.
+    #[test]
+    fn a_file_is_not_replaced_if_a_handle_is_missing() {
+        for opened in 0..2 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a");
+            write_atomically(&path, b"one").unwrap();
+            trace::start(dir.path());
+            trace::lack_handles_in(opened);
+            let refused = write_atomically(&path, b"two").unwrap_err();
+            trace::stop();
+            assert!(refused.is_lack_of_resources(), "{refused}");
+            assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::checkpoint::{CleanShutdown, PARTITION_METADATA, read_file, write_atom
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name};
+use crate::handles::MayLack;
 use crate::index::TimestampOffset;
 use crate::leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 use crate::listing::{Listed, list};
@@ -311,6 +312,12 @@ pub enum CleanLogsError {
     OtherStop,
     #[error("another user has written the file")]
     OtherUser,
+}
+
+impl MayLack for CleanLogsError {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, CleanLogsError::Storage(error) if error.is_lack_of_resources())
+    }
 }
 
 impl CleanLogs {

@@ -180,6 +180,10 @@ pub(crate) fn open_dir(path: &Path) -> io::Result<OpenDir> {
 }
 
 impl OpenDir {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Fsyncs the directory: files created, renamed and removed in it survive a power loss.
     pub(crate) fn sync(&self) -> io::Result<()> {
         trace::before(Change::SyncDir(&self.path))?;

@@ -31,7 +31,7 @@ use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_sync::fs::File;
 use rustix::io::Errno;
 
-use crate::error::{LogError, StorageError, StorageErrorCause};
+use crate::error::{CheckpointError, LogError, ReadError, StorageError, StorageErrorCause};
 
 /// Minimum number of handles to close when one is needed, so that the hand is not started for each.
 const CLOSED_AT_ONCE: usize = 32;
@@ -357,6 +357,18 @@ impl MayLack for LogError {
     fn is_lack_of_resources(&self) -> bool {
         self.storage()
             .is_some_and(StorageError::is_lack_of_resources)
+    }
+}
+
+impl MayLack for CheckpointError {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, CheckpointError::Storage(error) if error.is_lack_of_resources())
+    }
+}
+
+impl MayLack for ReadError {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, ReadError::Storage(error) if error.is_lack_of_resources())
     }
 }
 

@@ -131,7 +131,7 @@ impl FlushJob {
     fn flush(&self, flushed: &mut Flushed) -> Result<(), StorageError> {
         let dir = self.shared.dir.path();
         let epochs_version = self.state.write(&dir, flushed)?;
-        let mut has_created = epochs_version.is_some();
+        flushed.has_created |= epochs_version.is_some();
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         for segment in &self.segments {
             // At a stop, most logs are unchanged since the last flush or the last start.
@@ -139,17 +139,18 @@ impl FlushJob {
                 continue;
             }
             let began = Instant::now();
-            has_created |= self.flush_segment(segment)?;
+            self.flush_segment(segment, &mut flushed.has_created)?;
             if let Some(observe) = FLUSH_OBSERVER.get() {
                 observe(began.elapsed());
             }
         }
         // A log that never had a record is created again if it is missing.
-        if self.end == Offset::ZERO && !has_created {
+        if self.end == Offset::ZERO && !flushed.has_created {
             return Ok(());
         }
-        if has_created || flushed.dir_version < self.dir_version {
+        if flushed.has_created || flushed.dir_version < self.dir_version {
             sync_dir(&dir)?;
+            flushed.has_created = false;
             flushed.dir_version = flushed.dir_version.max(self.dir_version);
         }
         if let Some(version) = epochs_version {
@@ -162,8 +163,8 @@ impl FlushJob {
         Ok(())
     }
 
-    /// Returns whether it may have created a file whose directory entry must be fsynced.
-    fn flush_segment(&self, segment: &Segment) -> Result<bool, StorageError> {
+    /// Sets `has_created` before it creates a file, whose directory entry must be fsynced.
+    fn flush_segment(&self, segment: &Segment, has_created: &mut bool) -> Result<(), StorageError> {
         let dir = self.shared.dir.path();
         let fsync = |result| unless_deleted(result, |error| StorageError::fsync(&dir, error));
         let write = |result| {
@@ -184,8 +185,8 @@ impl FlushJob {
         // Also for the active segment: once the next segment begins at the recovery point, recovery
         // does not scan this one again, and a missing aborted transaction would go unnoticed.
         let aborted = segment.transaction_index.entries();
-        let is_created = aborted.is_unforced() && !aborted.is_in_file();
         if aborted.is_unforced() {
+            *has_created |= !aborted.is_in_file();
             let opener = segment.opener(SegmentFile::TransactionIndex);
             write(aborted.write_tail(opener))?;
             if let Some(file) = open_index(SegmentFile::TransactionIndex)? {
@@ -193,7 +194,7 @@ impl FlushJob {
             }
         }
         if self.active == Some(segment.base_offset) {
-            return Ok(is_created);
+            return Ok(());
         }
         write(segment.write_index_tails())?;
         // The file of an index without entries is empty. Only its name has to be on disk, and is
@@ -214,7 +215,7 @@ impl FlushJob {
         if u64::from(*truncations) == self.truncations {
             segment.are_indexes_flushed.store(true, Ordering::Release);
         }
-        Ok(is_created)
+        Ok(())
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct Flushed {
     pub(crate) epochs_version: u32,
     /// The version of the directory that was fsynced.
     pub(crate) dir_version: u32,
+    /// A flush may have created a file since, and may have ended before that fsync.
+    pub(crate) has_created: bool,
     /// The partition directory's entry in its log directory is on disk.
     pub(crate) is_parent_synced: bool,
     /// The failure of an fsync. Later flushes fail too, because a repeated fsync could succeed

@@ -344,11 +344,13 @@ impl Segment {
         if !aborted.is_unforced() {
             return Ok(());
         }
+        // First: another attempt would find an index that is forced, and would not force its name.
+        let dir = disk::open_dir(&self.dir())?;
         let opener = self.opener(SegmentFile::TransactionIndex);
         aborted.write_tail(opener)?;
         let file = opener.open(DiskWait::Allowed)?;
         aborted.sync(&file)?;
-        disk::open_dir(&self.dir())?.sync()
+        dir.sync()
     }
 
     /// Renames all files of the segment and the producer snapshot at its base offset to `.deleted`

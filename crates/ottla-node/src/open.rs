@@ -7,6 +7,7 @@ use std::path::Path;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_controller::bootstrap_records;
+use ottla_log::retry_lacking;
 use ottla_metadata::{MetadataVersion, ScramImage};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Quorum, QuorumConfig, QuorumOptions, ReplicaKey, Voter, VoterEndpoint};
@@ -132,10 +133,11 @@ fn bootstrap_of(
     }
 }
 
-/// Reads `bootstrap.checkpoint`; without one, the bootstrap records are the level of a
-/// fresh directory.
+/// Reads `bootstrap.checkpoint`, and waits for a file handle. If there is no such file, the bootstrap
+/// records are the level of a fresh directory.
 fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
-    match read_snapshot(&metadata_log_dir.join(BOOTSTRAP_FILE)) {
+    let path = metadata_log_dir.join(BOOTSTRAP_FILE);
+    match retry_lacking(|| read_snapshot(&path)) {
         Ok(snapshot) => Ok(snapshot.records),
         Err(SnapshotReadError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
             let level = MetadataVersion::DEFAULT.feature_level();

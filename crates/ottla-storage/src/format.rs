@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_controller::{BootstrapOptions, bootstrap_records};
+use ottla_log::retry_lacking;
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{KRaftVersion, ReplicaKey, SnapshotId, Voter, VoterEndpoint, VoterSet};
@@ -123,7 +124,7 @@ pub fn format_standalone(config: &BrokerConfig) -> Result<FormatReport, FormatEr
     )
 }
 
-/// Formats the directories of a node.
+/// Formats the directories of a node. Waits for file handles.
 pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatReport, FormatError> {
     let has_dynamic_quorum = options.quorum != InitialQuorum::Static;
     let levels = BootstrapOptions {
@@ -194,9 +195,8 @@ pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatRe
         if is_metadata_dir {
             remove_interrupted(&dir).map_err(io)?;
         }
-        bootstrap_snapshot(records.clone())
-            .write_bootstrap(&dir, now)
-            .map_err(io)?;
+        let bootstrap = bootstrap_snapshot(records.clone());
+        retry_lacking(|| bootstrap.write_bootstrap(&dir, now)).map_err(io)?;
         if is_metadata_dir && let Some(controllers) = &controllers {
             let name = config
                 .controller_listener_names
@@ -222,7 +222,7 @@ fn create_forced(dir: &Path) -> io::Result<()> {
             true => Path::new("."),
             false => parent,
         };
-        Dir::open(parent)?.sync()?;
+        retry_lacking(|| Dir::open(parent))?.sync()?;
     }
     Ok(())
 }
@@ -292,7 +292,7 @@ fn write_quorum_snapshot(
     };
     let dir = dir.join(METADATA_DIR);
     fs::create_dir_all(&dir)
-        .and_then(|()| snapshot.write(&dir, SnapshotId::BOOTSTRAP, now))
+        .and_then(|()| retry_lacking(|| snapshot.write(&dir, SnapshotId::BOOTSTRAP, now)))
         .map(drop)
         .map_err(|error| FormatError(format!("cannot format {}: {error}", dir.display())))
 }

@@ -57,7 +57,7 @@ use hosted_logs::{Hosted, HostedLogs};
 use known_logs::{FailedLog, Future, LoadedLog};
 use lock::DirLock;
 use log_dir::FailureListener;
-use read_dir::ReadDir;
+use read_dir::{ReadDir, ReadDirError};
 
 use crate::format::NodeIdentity;
 
@@ -80,7 +80,7 @@ pub struct LogDirs {
     /// The logs in use.
     hosted: RwLock<HostedLogs>,
     /// Read at start before the logs are loaded.
-    read: Mutex<Option<Vec<ReadDir>>>,
+    read: Mutex<Option<Vec<Result<ReadDir, ReadDirError>>>>,
     /// Logs loaded at start that no partition has claimed yet.
     loaded: Mutex<BTreeMap<TopicPartition, LoadedLog>>,
     /// Logs that could not be loaded although their directories are online.

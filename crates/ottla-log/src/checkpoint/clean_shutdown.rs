@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ottla_types::BrokerEpoch;
 
-use super::{read_file, sync_dir};
+use super::{force_dir, open_dir, read_file};
 use crate::disk;
 use crate::error::StorageError;
 
@@ -41,8 +41,10 @@ impl CleanShutdown {
     /// Removes the marker durably: from here on, a crash leads to recovery.
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
         let path = log_dir.join(CLEAN_SHUTDOWN_FILE);
+        // Before the removal: another attempt would find no marker, and would force nothing.
+        let opened = open_dir(log_dir)?;
         match disk::remove_file(&path) {
-            Ok(()) => sync_dir(log_dir),
+            Ok(()) => force_dir(&opened),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(StorageError::new("delete", &path, error)),
         }

@@ -9,6 +9,7 @@ use ottla_types::{BrokerId, DirectoryId};
 
 use super::{read_file, write_atomically};
 use crate::error::StorageError;
+use crate::handles::MayLack;
 
 pub const META_PROPERTIES: &str = "meta.properties";
 
@@ -27,6 +28,12 @@ pub enum MetaPropertiesError {
     Storage(#[from] StorageError),
     #[error("{}: {reason}", path.display())]
     Invalid { path: PathBuf, reason: String },
+}
+
+impl MayLack for MetaPropertiesError {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, MetaPropertiesError::Storage(error) if error.is_lack_of_resources())
+    }
 }
 
 impl MetaProperties {

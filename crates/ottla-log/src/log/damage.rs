@@ -22,6 +22,7 @@ use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{LOG_SUFFIX, offset_from_file_name};
 use crate::force_again::rewrite;
+use crate::handles::MayLack;
 
 /// Offset of the magic byte in a batch.
 const MAGIC_AT: usize = 16;
@@ -70,6 +71,12 @@ pub enum DamagedLog {
         position: u64,
         reason: String,
     },
+}
+
+impl MayLack for DamagedLog {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, DamagedLog::Storage(error) if error.is_lack_of_resources())
+    }
 }
 
 /// The segments of a log, ascending. The last segment with a valid batch may have a torn end.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
 use ottla_log::checkpoint::MetaProperties;
+use ottla_log::retry_lacking;
 use ottla_sync::fs;
 use ottla_types::{BrokerId, DirectoryId};
 
@@ -39,15 +40,15 @@ pub fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
 }
 
 /// The `meta.properties` of each directory; `None` for an unformatted one. They must be consistent
-/// with each other and with the node.
+/// with each other and with the node. Waits for file handles.
 pub fn read_all(
     config: &BrokerConfig,
 ) -> Result<Vec<(PathBuf, Option<MetaProperties>)>, FormatError> {
     let mut found: Vec<(PathBuf, Option<MetaProperties>)> = Vec::new();
     let mut cluster: Option<(PathBuf, String)> = None;
     for dir in directories(config) {
-        let properties =
-            MetaProperties::read(&dir).map_err(|error| FormatError(error.to_string()))?;
+        let properties = retry_lacking(|| MetaProperties::read(&dir));
+        let properties = properties.map_err(|error| FormatError(error.to_string()))?;
         if let Some(properties) = &properties {
             if let Some(node_id) = properties.node_id
                 && node_id.value() != config.node_id
@@ -171,7 +172,5 @@ pub(super) fn write_meta_properties(
     };
     fs::create_dir_all(dir)
         .map_err(|error| FormatError(format!("cannot create {}: {error}", dir.display())))?;
-    properties
-        .write(dir)
-        .map_err(|error| FormatError(error.to_string()))
+    retry_lacking(|| properties.write(dir)).map_err(|error| FormatError(error.to_string()))
 }

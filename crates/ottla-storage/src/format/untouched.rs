@@ -8,6 +8,7 @@ use std::path::Path;
 
 use ottla_config::BrokerConfig;
 use ottla_log::checkpoint::META_PROPERTIES;
+use ottla_log::retry_lacking;
 use ottla_sync::fs::{self, Dir};
 
 use super::identity::{FormatError, directories};
@@ -49,7 +50,7 @@ pub(super) fn remove_interrupted(dir: &Path) -> io::Result<()> {
     for name in inside {
         fs::remove_file(log.join(name))?;
     }
-    Dir::open(&log)?.sync()
+    retry_lacking(|| Dir::open(&log))?.sync()
 }
 
 fn first_of_value(dir: &Path) -> io::Result<Option<String>> {
@@ -76,7 +77,7 @@ fn first_of_value(dir: &Path) -> io::Result<Option<String>> {
 
 /// Sorted, so that the message is deterministic.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(dir) {
+    let entries = match retry_lacking(|| fs::read_dir(dir)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),

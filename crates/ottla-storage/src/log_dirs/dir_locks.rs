@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
+use ottla_log::retry_lacking;
 use ottla_sync::fs::Dir;
 
 use super::lock::DirLock;
@@ -28,7 +29,8 @@ pub(super) struct LockedDir {
 }
 
 impl DirLocks {
-    /// Creates missing directories and locks all. The error is one sentence.
+    /// Creates missing directories and locks all. Waits for file handles. The error is one
+    /// sentence.
     pub fn take(config: &BrokerConfig) -> Result<DirLocks, String> {
         let mut locked: Vec<LockedDir> = Vec::new();
         let log_dirs = config.log_dirs.iter().map(|dir| (dir, true));
@@ -49,7 +51,7 @@ impl DirLocks {
                 }
                 None => {}
             }
-            let lock = DirLock::take(&path).map_err(|error| {
+            let lock = retry_lacking(|| DirLock::take(&path)).map_err(|error| {
                 format!("cannot lock log directory {}: {error}", path.display())
             })?;
             let lock = lock.ok_or_else(|| {
@@ -58,7 +60,7 @@ impl DirLocks {
                     path.display()
                 )
             })?;
-            let opened = Dir::open(&path).map_err(|error| {
+            let opened = retry_lacking(|| Dir::open(&path)).map_err(|error| {
                 format!("cannot open log directory {}: {error}", path.display())
             })?;
             locked.push(LockedDir {
@@ -84,6 +86,6 @@ fn prepare(path: &Path) -> Result<PathBuf, String> {
         )
     };
     ottla_sync::fs::create_dir_all(path).map_err(refused)?;
-    ottla_sync::fs::read_dir(path).map_err(refused)?;
+    retry_lacking(|| ottla_sync::fs::read_dir(path)).map_err(refused)?;
     std::path::absolute(path).map_err(refused)
 }

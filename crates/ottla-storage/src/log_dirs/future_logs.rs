@@ -17,7 +17,9 @@ use ottla_log::checkpoint::{
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, LOG_SUFFIX};
-use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError};
+use ottla_log::{
+    Handles, Log, LogError, LogReader, MayLack, OpenParams, StorageError, retry_lacking,
+};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
 use super::hosted_logs::Hosted;
@@ -292,11 +294,13 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Opens the copies found at start. An error concerns the directory as it would for a log.
-    pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
+    /// Opens the copies found at start. An error concerns the directory as it would for a log, except
+    /// that a lasting lack of handles or memory refuses the start.
+    pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
-                match load_future(dir, &topic_partition, &path, settings, &self.handles) {
+                let load = || load_future(dir, &topic_partition, &path, settings, &self.handles);
+                match retry_lacking(load) {
                     Ok(Some(future)) => {
                         let second = self.futures.write().insert(topic_partition, future);
                         if let Some(second) = second {
@@ -312,6 +316,13 @@ impl LogDirs {
                     Ok(None) => {
                         tracing::warn!(dir = %path.display(), "an unfinished move does not name its topic, and is ignored");
                     }
+                    // It may be the only log of its partition, which would get an empty one.
+                    Err(error) if error.is_lack_of_resources() => {
+                        let path = path.display();
+                        return Err(format!(
+                            "cannot continue the unfinished move {path} for now: {error}"
+                        ));
+                    }
                     Err(error) => {
                         tracing::error!(dir = %path.display(), "cannot continue an unfinished move: {error}");
                         // The next start must not take it for a closed one.
@@ -321,6 +332,7 @@ impl LogDirs {
                 }
             }
         }
+        Ok(())
     }
 
     /// A copy that the controller knew before the stop and that holds everything the log holds:
@@ -490,18 +502,18 @@ fn load_future(
         return Ok(None);
     };
     let offset = |checkpoint: &str| {
-        let read = read_checkpoint(&dir.path.join(checkpoint));
+        let read = read_checkpoint(&dir.path.join(checkpoint))?;
         let offset = read.offsets.get(topic_partition).copied();
-        offset.unwrap_or_default().max(Offset::ZERO)
+        Ok::<_, StorageError>(offset.unwrap_or_default().max(Offset::ZERO))
     };
-    let recovery_point = offset(RECOVERY_POINT_CHECKPOINT);
+    let recovery_point = offset(RECOVERY_POINT_CHECKPOINT)?;
     dir.force_log_again(path, recovery_point)?;
     let (mut log, _) = Log::open(OpenParams {
         dir: path.to_path_buf(),
         topic_partition: topic_partition.clone(),
         config: (settings.topic_config)(&topic_partition.topic),
         recovery_point,
-        log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT),
+        log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT)?,
         clean_shutdown: dir.was_clean(),
         now: settings.now,
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
@@ -509,7 +521,7 @@ fn load_future(
         handles: Arc::clone(handles),
         checkpoint_marks: Arc::clone(&dir.checkpoint_marks),
     })?;
-    log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
+    log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT)?);
     Ok(Some(Future {
         reader: log.reader(),
         dir: Arc::clone(dir),

@@ -1,11 +1,13 @@
 //! Loading the logs of all directories at start, several at a time.
 //!
-//! A directory whose files cannot be read goes offline; the other directories stay online. An
+//! A directory whose files cannot be read goes offline; the other directories stay online. If file
+//! handles or memory are missing, loading waits for them, and refuses the start in the end. An
 //! unrecognisable directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
 //!
 //! Kafka: `LogManager.loadLogs`.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicName, TopicParti
 use super::dir_names;
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
-use super::read_dir::{DirFiles, ListError, Listing, ReadDir, read_all};
+use super::read_dir::{DirFiles, Listing, ReadDir, ReadDirError, read_all};
 use super::recovery_progress::{
     DirProgress, Loading, MOST_MEASURED, ProgressLogger, bytes_to_recover,
 };
@@ -83,17 +85,17 @@ impl LogDirs {
         let ahead = self.read.lock().take();
         let read = ahead.unwrap_or_else(|| read_all(&self.dirs));
         let (mut listed, mut files_of_listed) = (Vec::new(), Vec::new());
-        for (dir, ReadDir { listing, files }) in self.dirs.iter().zip(read) {
-            match listing {
-                Ok(listing) => match begin(listing, dir) {
+        for (dir, read) in self.dirs.iter().zip(read) {
+            match read {
+                Ok(ReadDir { listing, files }) => match begin(listing, dir) {
                     Ok(partitions) => {
                         listed.push((dir, partitions));
                         files_of_listed.push(files);
                     }
-                    Err(error) => self.on_storage_error(dir, &error),
+                    Err(error) => self.on_unusable(dir, &error)?,
                 },
-                Err(ListError::Refused(sentence)) => return Err(sentence),
-                Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
+                Err(ReadDirError::Refused(sentence)) => return Err(sentence),
+                Err(ReadDirError::Failed(error)) => self.on_unusable(dir, &error)?,
             }
         }
         for (number, index) in superseded(&listed, settings)?.into_iter().rev() {
@@ -108,7 +110,7 @@ impl LogDirs {
             let threads = settings.threads_per_dir.max(1);
             match DirLoad::begin(dir, partitions, files, threads, &self.handles) {
                 Ok(load) => loads.push(load),
-                Err(error) => self.on_storage_error(dir, &error),
+                Err(error) => self.on_unusable(dir, &error)?,
             }
         }
         let progress = loads.iter().map(|load| Arc::clone(&load.progress));
@@ -131,7 +133,7 @@ impl LogDirs {
         });
         settings.loading.store(Arc::default());
         loads.iter().for_each(DirLoad::tell_of_rebuilt_indexes);
-        self.load_futures(settings);
+        self.load_futures(settings)?;
         let failed = self.failed.lock();
         for load in &loads {
             // With a log that could not be loaded, the checkpoint stays unchanged.
@@ -144,6 +146,20 @@ impl LogDirs {
             Some(_) => Ok(()),
             None => Err("all log directories have failed; see the errors above".to_owned()),
         }
+    }
+
+    /// Handles a directory that cannot be put into use. A temporary error refuses the start: the
+    /// directory would stay online without its logs, and get new, empty ones of their names.
+    fn on_unusable(&self, dir: &Arc<LogDir>, error: &StorageError) -> Result<(), String> {
+        if error.is_temporary() {
+            let path = dir.path.display();
+            return Err(format!(
+                "log directory {path} cannot be read for now: {error}; raise the limit of open files (ulimit -n, \
+                 LimitNOFILE) or free disk space, and start again"
+            ));
+        }
+        self.on_storage_error(dir, error);
+        Ok(())
     }
 
     /// Opens logs until none is left.
@@ -231,15 +247,20 @@ impl LogDirs {
         );
         let from = failed.dir.path.join(topic_partition.dir_name());
         let to = failed.dir.path.join(name);
-        let renamed = ottla_sync::fs::rename(&from, &to);
-        let renamed = renamed.map_err(|error| StorageError::new("rename", &from, error));
-        if let Err(error) = &renamed {
-            self.on_storage_error(&failed.dir, error);
-            // A new log of the name would contain its records.
-            if error.is_temporary() {
-                return;
+        let renamed = match ottla_sync::fs::rename(&from, &to) {
+            Ok(()) => true,
+            // Somebody deleted it; the directory is fine.
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => {
+                let error = StorageError::new("rename", &from, error);
+                self.on_storage_error(&failed.dir, &error);
+                // A new log of the name would contain its records.
+                if error.is_temporary() {
+                    return;
+                }
+                false
             }
-        }
+        };
         let mut all = self.failed.lock();
         all.remove(topic_partition);
         let is_in_dir = |log: &FailedLog| Arc::ptr_eq(&log.dir, &failed.dir);
@@ -247,7 +268,7 @@ impl LogDirs {
             failed.dir.set_loaded();
         }
         drop(all);
-        if renamed.is_ok() {
+        if renamed {
             let delay = Duration::ZERO;
             failed.dir.note_deleted(topic_partition, to, delay, None);
         }
@@ -284,7 +305,7 @@ impl LogDirs {
 
 fn is_not_found(error: &LogError) -> bool {
     let kind = error.storage().map(|storage| storage.error.kind());
-    kind == Some(std::io::ErrorKind::NotFound)
+    kind == Some(ErrorKind::NotFound)
 }
 
 fn is_temporary(error: &LogError) -> bool {
@@ -463,7 +484,8 @@ fn superseded(
             let other_path = &others[other.1].1;
             let assigned = (settings.assigned)(partition).filter(|(topic_id, _)| {
                 [path, other_path].iter().all(|path| {
-                    let metadata = PartitionMetadata::read(path).ok().flatten();
+                    let metadata = retry_lacking(|| PartitionMetadata::read(path));
+                    let metadata = metadata.ok().flatten();
                     metadata.is_some_and(|metadata| metadata.topic_id == *topic_id)
                 })
             });
@@ -498,8 +520,8 @@ fn set_superseded_aside(
         ottla_sync::random::random("directory names"),
         STRAY_DIR_SUFFIX,
     );
-    ottla_sync::fs::rename(path, dir.path.join(&name))
-        .map_err(|error| StorageError::new("rename", path, error))?;
+    let renamed = retry_lacking(|| ottla_sync::fs::rename(path, dir.path.join(&name)));
+    renamed.map_err(|error| StorageError::new("rename", path, error))?;
     // After a power loss, a start must not find it beside a later log of the name.
     dir.sync_names()?;
     tracing::warn!(

@@ -173,12 +173,13 @@ impl LogDir {
     }
 
     /// The same on the thread for small files: threads that serve requests of all directories hear
-    /// of failed fsyncs, and the creation of a file may hang with the disk. Blocks only after the
-    /// stop of that thread.
+    /// of failed fsyncs, and the creation of a file may hang with the disk. Before all that waits
+    /// there: the directories of many logs may take long to remove. Blocks only after the stop of
+    /// that thread.
     pub(super) fn note_failed_fsync_soon(&self) {
         let (path, has_failed) = (self.path.clone(), Arc::clone(&self.has_failed_fsync));
         let note = move || note_failed_fsync(&path, &has_failed);
-        if !self.files.submit(Duration::ZERO, note) {
+        if !self.files.submit_first(note) {
             self.note_failed_fsync();
         }
     }
@@ -295,7 +296,7 @@ impl LogDir {
 
     /// What the last clean stop has written of the logs; empty without a marker.
     pub(super) fn clean_logs(&self) -> CleanLogs {
-        CleanLogs::read(&self.path).unwrap_or_else(|why| {
+        retry_lacking(|| CleanLogs::read(&self.path)).unwrap_or_else(|why| {
             let file = CLEAN_LOGS_FILE;
             tracing::info!(dir = %self.path.display(), file, "every log is opened by its files: {why}");
             CleanLogs::default()
@@ -304,11 +305,13 @@ impl LogDir {
 
     /// Reads and deletes the marker of the last clean stop, and deletes what that stop has written
     /// of the logs: from here on a crash leads to recovery. Returns whether there was a marker. After
-    /// a failed fsync, it is not believed.
+    /// a failed fsync, it is not believed. Each step waits for file handles by itself: another attempt
+    /// at all of them could find no marker.
     pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
-        let found = CleanShutdown::read(&self.path)?.filter(|_| !self.forces_again());
-        CleanLogs::delete(&self.path)?;
-        CleanShutdown::delete(&self.path)?;
+        let found = retry_lacking(|| CleanShutdown::read(&self.path))?;
+        let found = found.filter(|_| !self.forces_again());
+        retry_lacking(|| CleanLogs::delete(&self.path))?;
+        retry_lacking(|| CleanShutdown::delete(&self.path))?;
         Ok(self.clean_shutdown.get_or_init(|| found).is_some())
     }
 
@@ -328,7 +331,8 @@ impl LogDir {
             return None;
         }
         // An unreadable marker is reported when it is removed.
-        CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
+        let found = retry_lacking(|| CleanShutdown::read(&self.path));
+        found.ok().flatten()?.broker_epoch
     }
 
     /// Whether there was a marker of a clean stop at start.
@@ -398,7 +402,7 @@ fn note_failed_fsync(log_dir: &Path, has_failed: &Mutex<bool>) {
 }
 
 fn remove_dir(path: &Path) {
-    match ottla_sync::fs::remove_dir_all(path) {
+    match retry_lacking(|| ottla_sync::fs::remove_dir_all(path)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(dir = %path.display(), %error, "a deleted log could not be removed");
         }

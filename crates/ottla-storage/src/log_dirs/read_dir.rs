@@ -1,5 +1,5 @@
 //! Reading a log directory at start, before it is in use: what is in it, and what it says about all
-//! of its logs. Changes nothing.
+//! of its logs. Changes nothing, and waits for file handles.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use ottla_log::checkpoint::{
     FAILED_FSYNC_FILE, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{CleanLogs, StorageError};
+use ottla_log::{CheckpointError, CleanLogs, StorageError, retry_lacking};
 use ottla_types::{TopicName, TopicPartition};
 
 use super::dir_names::DirKind;
 use super::log_dir::LogDir;
 
 pub(super) struct ReadDir {
-    pub(super) listing: Result<Listing, ListError>,
+    pub(super) listing: Listing,
     pub(super) files: DirFiles,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Listing {
     pub(super) has_failed_fsync: bool,
 }
 
-pub(super) enum ListError {
+pub(super) enum ReadDirError {
     Refused(String),
     Failed(StorageError),
 }
@@ -46,7 +46,7 @@ pub(super) struct DirFiles {
 }
 
 /// Reads directories, in this order. Blocks.
-pub(super) fn read_all(dirs: &[Arc<LogDir>]) -> Vec<ReadDir> {
+pub(super) fn read_all(dirs: &[Arc<LogDir>]) -> Vec<Result<ReadDir, ReadDirError>> {
     ottla_sync::thread::scope(|scope| {
         let files = scope.spawn(|| {
             let files = dirs.iter().map(|dir| DirFiles::read(dir));
@@ -56,14 +56,22 @@ pub(super) fn read_all(dirs: &[Arc<LogDir>]) -> Vec<ReadDir> {
         let files = files.join();
         let files = files.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let read = listings.into_iter().zip(files);
-        read.map(|(listing, files)| ReadDir { listing, files })
-            .collect()
+        read.map(|(listing, files)| -> Result<ReadDir, ReadDirError> {
+            Ok(ReadDir {
+                listing: listing?,
+                files: files.map_err(ReadDirError::Failed)?,
+            })
+        })
+        .collect()
     })
 }
 
 impl DirFiles {
-    fn read(dir: &LogDir) -> DirFiles {
-        let read = |name: &str| read_checkpoint(&dir.path.join(name));
+    fn read(dir: &LogDir) -> Result<DirFiles, StorageError> {
+        let read = |name: &str| {
+            let path = dir.path.join(name);
+            retry_lacking(|| read_checkpoint(&path))
+        };
         // All but one have an entry for nearly every log.
         ottla_sync::thread::scope(|scope| {
             let clean_logs = scope.spawn(|| dir.clean_logs());
@@ -71,29 +79,36 @@ impl DirFiles {
             let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT);
             let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT);
             let clean_logs = clean_logs.join();
-            DirFiles {
+            Ok(DirFiles {
                 clean_logs: clean_logs.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                recovery_points,
-                log_start_offsets,
-                high_watermarks,
-            }
+                recovery_points: recovery_points?,
+                log_start_offsets: log_start_offsets?,
+                high_watermarks: high_watermarks?,
+            })
         })
     }
 }
 
-/// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
-pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
-    OffsetCheckpoint::read(path).unwrap_or_else(|error| {
-        tracing::warn!("{error}; continuing without it");
-        OffsetCheckpoint::default()
-    })
+/// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything. One for
+/// which no file handle or memory is left is an error: without its start offset, a log would show
+/// deleted records again.
+pub(super) fn read_checkpoint(path: &Path) -> Result<OffsetCheckpoint, StorageError> {
+    match OffsetCheckpoint::read(path) {
+        Ok(read) => Ok(read),
+        Err(CheckpointError::Storage(error)) if error.is_lack_of_resources() => Err(error),
+        Err(error) => {
+            tracing::warn!("{error}; continuing without it");
+            Ok(OffsetCheckpoint::default())
+        }
+    }
 }
 
-fn list(dir: &LogDir) -> Result<Listing, ListError> {
-    let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
+fn list(dir: &LogDir) -> Result<Listing, ReadDirError> {
+    let failed = |error| ReadDirError::Failed(StorageError::new("list", &dir.path, error));
     let (mut partitions, mut deleted, mut futures) = (Vec::new(), Vec::new(), Vec::new());
     let mut has_failed_fsync = false;
-    for entry in ottla_sync::fs::read_dir(&dir.path).map_err(failed)? {
+    let entries = retry_lacking(|| ottla_sync::fs::read_dir(&dir.path));
+    for entry in entries.map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !entry.file_type().map_err(failed)?.is_dir() {
             has_failed_fsync |= entry.file_name() == FAILED_FSYNC_FILE;
@@ -106,7 +121,7 @@ fn list(dir: &LogDir) -> Result<Listing, ListError> {
             Some(DirKind::Future(partition)) => futures.push((partition, path)),
             Some(DirKind::Stray | DirKind::Other) => {}
             None => {
-                return Err(ListError::Refused(format!(
+                return Err(ReadDirError::Refused(format!(
                     "{} is in a log directory but is not a partition; log directories must contain only files of Kafka or Ottla: move it away, or set other log.dirs",
                     path.display()
                 )));

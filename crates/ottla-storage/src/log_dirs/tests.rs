@@ -4,6 +4,7 @@ mod clean_logs;
 mod deletions;
 mod disk_trouble;
 mod failed_fsync;
+mod lacking_handles;
 mod late;
 mod loading;
 mod made_anew;

@@ -1,4 +1,4 @@
-//! A thread that runs blocking tasks one after the other, each when it is due.
+//! A thread that runs blocking tasks one after the other, each when it is due, urgent ones first.
 //!
 //! One worker limits the concurrency of its kind of work per disk. The queue needs no limit,
 //! because a log never has more than a few tasks in it.
@@ -36,13 +36,14 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// The earliest task on top; among equal ones the first submitted.
+    /// An urgent task on top, then the earliest; among equal ones the first submitted.
     tasks: BinaryHeap<Reverse<Entry>>,
     next_number: u64,
     is_stopping: bool,
 }
 
 struct Entry {
+    is_urgent: bool,
     due: Instant,
     number: u64,
     is_delayed: bool,
@@ -50,8 +51,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn key(&self) -> (Instant, u64) {
-        (self.due, self.number)
+    fn key(&self) -> (bool, Instant, u64) {
+        (!self.is_urgent, self.due, self.number)
     }
 }
 
@@ -92,6 +93,15 @@ impl Worker {
     /// Runs `task` after `delay`. Dropped without running if the worker is stopped; returns whether
     /// it is not.
     pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> bool {
+        self.enqueue(false, delay, Box::new(task))
+    }
+
+    /// The same for a task that no waiting one may delay.
+    pub(super) fn submit_first(&self, task: impl FnOnce() + Send + 'static) -> bool {
+        self.enqueue(true, Duration::ZERO, Box::new(task))
+    }
+
+    fn enqueue(&self, is_urgent: bool, delay: Duration, task: Task) -> bool {
         let mut queue = self.shared.queue.lock();
         if queue.is_stopping {
             return false;
@@ -99,10 +109,11 @@ impl Worker {
         let number = queue.next_number;
         queue.next_number += 1;
         queue.tasks.push(Reverse(Entry {
+            is_urgent,
             due: ottla_sync::time::now() + delay,
             number,
             is_delayed: !delay.is_zero(),
-            task: Box::new(task),
+            task,
         }));
         self.shared.changed.notify_one();
         true
@@ -173,6 +184,27 @@ mod tests {
         }
         let order: Vec<_> = receiver.iter().take(4).collect();
         assert_eq!(order, ["first", "second", "soon", "late"]);
+    }
+
+    #[test]
+    fn an_urgent_task_overtakes_those_that_wait() {
+        let worker = Worker::start("test");
+        let (sender, receiver) = mpsc::channel();
+        let (hung_until, hangs) = mpsc::channel::<()>();
+        worker.submit(Duration::ZERO, move || {
+            let _ = hangs.recv();
+        });
+        let send = |name: &'static str| {
+            let sender = sender.clone();
+            move || sender.send(name).unwrap()
+        };
+        worker.submit(Duration::ZERO, send("waiting"));
+        worker.submit_first(send("urgent"));
+        worker.submit_first(send("urgent, too"));
+        drop(hung_until);
+        worker.stop();
+        let order: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(order, ["urgent", "urgent, too", "waiting"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use ottla_log::MayLack;
 use ottla_sync::fs::{Dir, File, OpenOptions, read};
 use ottla_types::Offset;
 
@@ -29,7 +30,7 @@ impl ForcedMark {
         let file = OpenOptions::new().write(true).create(true).open(path)?;
         // It must not vanish and leave later records without a mark.
         Dir::open(dir)?.sync()?;
-        let offset = forced_offset(dir);
+        let offset = forced_offset(dir)?;
         Ok(ForcedMark { file, offset })
     }
 
@@ -63,16 +64,20 @@ impl ForcedMark {
 }
 
 /// The mark of a metadata log. Without one, another program has written the log, and all of it
-/// counts as fsynced; an unreadable mark covers nothing.
-pub fn forced_offset(dir: &Path) -> Offset {
+/// counts as fsynced; an unreadable mark covers nothing. The error is a lack of file handles or
+/// memory: taken for such a mark, it would have a start cut off damage and everything after it.
+pub fn forced_offset(dir: &Path) -> io::Result<Offset> {
     let bytes = match read(dir.join(FORCED_OFFSET_FILE)) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return UNMARKED,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(UNMARKED),
+        Err(error) if error.is_lack_of_resources() => return Err(error),
         Err(_) => Vec::new(),
     };
     let line = str::from_utf8(&bytes).ok();
     let offset = line.and_then(|line| line.strip_suffix('\n')?.parse().ok());
-    Offset(offset.filter(|offset| *offset >= 0).unwrap_or_default())
+    Ok(Offset(
+        offset.filter(|offset| *offset >= 0).unwrap_or_default(),
+    ))
 }
 
 #[cfg(test)]
@@ -106,28 +111,49 @@ mod tests {
                 host.kill();
                 disk.lose_power(PowerLoss::Unordered);
                 let host = Host::new("controller").with_disk(&disk);
-                let read = host.spawn("main", || forced_offset(Path::new("/")));
+                let read = host.spawn("main", || forced_offset(Path::new("/")).unwrap());
                 assert_eq!(read.join().unwrap(), Offset(5), "seed {seed}");
             });
             run.result.unwrap();
         }
     }
 
+    /// Damage below the mark would be cut off.
+    #[test]
+    fn a_mark_that_cannot_be_opened_for_now_is_an_error() {
+        let run = simulation::run(Config::new(1), || {
+            let disk = Disk::new(1, "controller");
+            let host = Host::new("controller").with_disk(&disk);
+            let main = host.spawn("main", move || {
+                let dir = Path::new("/");
+                let mut mark = ForcedMark::open(dir).unwrap();
+                mark.raise(Offset(9));
+                disk.set_max_handles(0);
+                assert!(forced_offset(dir).unwrap_err().is_lack_of_resources());
+                disk.set_max_handles(u32::MAX);
+                assert_eq!(forced_offset(dir).unwrap(), Offset(9));
+            });
+            main.join().unwrap();
+        });
+        run.result.unwrap();
+    }
+
     #[test]
     fn the_mark_is_the_last_value_set() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(forced_offset(dir.path()), Offset(i64::MAX));
+        let found = || forced_offset(dir.path()).unwrap();
+        assert_eq!(found(), Offset(i64::MAX));
         let mut mark = ForcedMark::open(dir.path()).unwrap();
         for (end, expected) in [(7, 7), (5, 7), (1_000, 1_000)] {
             mark.raise(Offset(end));
-            assert_eq!(forced_offset(dir.path()), Offset(expected));
+            assert_eq!(found(), Offset(expected));
         }
         mark.lower(Offset(2_000)).unwrap();
         mark.lower(Offset(12)).unwrap();
-        assert_eq!(forced_offset(dir.path()), Offset(12));
+        assert_eq!(found(), Offset(12));
         for text in ["", "12", "x\n", "-1\n"] {
             std::fs::write(dir.path().join(FORCED_OFFSET_FILE), text).unwrap();
-            assert_eq!(forced_offset(dir.path()), Offset(0), "{text:?}");
+            assert_eq!(found(), Offset(0), "{text:?}");
         }
     }
 }

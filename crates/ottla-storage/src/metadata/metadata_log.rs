@@ -88,7 +88,7 @@ pub struct LoadedMetadata {
 }
 
 impl MetadataLog {
-    /// Opens the log in `metadata.log.dir` and reads all of it.
+    /// Opens the log in `metadata.log.dir` and reads all of it. Waits for file handles.
     pub fn open(
         config: &BrokerConfig,
         now: Timestamp,
@@ -100,11 +100,14 @@ impl MetadataLog {
             is_temporary: false,
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
-        let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
+        let snapshots = retry_lacking(|| find_snapshots(&dir));
+        let mut snapshots = snapshots.map_err(|error| fail(error.to_string()))?;
         // Recovery cuts the log at the first invalid byte, and possibly no other node has the
         // records after it.
-        let forced = forced_offset(&dir);
-        let segments = whole_segments(&dir, forced).map_err(|error| fail(error.to_string()))?;
+        let forced = retry_lacking(|| forced_offset(&dir));
+        let forced = forced.map_err(|error| fail(error.to_string()))?;
+        let segments = retry_lacking(|| whole_segments(&dir, forced));
+        let segments = segments.map_err(|error| fail(error.to_string()))?;
         force(&dir, &segments, forced).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
@@ -154,9 +157,7 @@ impl MetadataLog {
                 dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(), %gap,
                 "the metadata log has a gap, and is truncated to it"
             );
-            metadata_log
-                .log
-                .truncate_to(gap, now)
+            retry_lacking(|| metadata_log.log.truncate_to(gap, now))
                 .map_err(|error| fail(error.to_string()))?;
         }
         metadata_log.log.keep_gaps();
@@ -171,9 +172,8 @@ impl MetadataLog {
                 "the metadata log ends before its newest snapshot, and continues after it"
             );
             metadata_log.lower_forced_mark(newest.end_offset)?;
-            metadata_log
-                .log
-                .truncate_fully_and_start_at(newest.end_offset, None, now)
+            let log = &mut metadata_log.log;
+            retry_lacking(|| log.truncate_fully_and_start_at(newest.end_offset, None, now))
                 .map_err(|error| fail(error.to_string()))?;
         }
         // What is left was forced before it was opened.
@@ -193,7 +193,7 @@ impl MetadataLog {
                 .map_err(|error| error.to_string())?
                 .len();
             let is_newest = Some(&id) == snapshots.last();
-            let snapshot = match read_snapshot(&path) {
+            let snapshot = match retry_lacking(|| read_snapshot(&path)) {
                 Ok(snapshot) => Some(snapshot),
                 Err(error) if is_newest => return Err(error.to_string()),
                 Err(error) => {
@@ -238,13 +238,12 @@ impl MetadataLog {
         }
     }
 
-    /// Whole batches, starting with the batch that holds `from`; at least one.
+    /// Whole batches, starting with the batch that holds `from`; at least one. Waits for file
+    /// handles.
     fn read_batches(&self, from: Offset) -> Result<Vec<MetadataBatch>, String> {
-        let read = self
-            .log
-            .reader()
-            .read(from, LOAD_CHUNK_BYTES, self.log.log_end_offset(), true)
-            .map_err(|error| error.to_string())?;
+        let (reader, end) = (self.log.reader(), self.log.log_end_offset());
+        let read = retry_lacking(|| reader.read(from, LOAD_CHUNK_BYTES, end, true));
+        let read = read.map_err(|error| error.to_string())?;
         let region = read
             .region
             .ok_or_else(|| format!("there is nothing at offset {from}"))?;
@@ -420,7 +419,7 @@ impl MetadataLog {
 
     fn read_election_state(&self) -> Result<Option<ElectionState>, String> {
         let path = self.dir.join(QUORUM_STATE_FILE);
-        match fs::read_to_string(&path) {
+        match retry_lacking(|| fs::read_to_string(&path)) {
             Ok(text) => ElectionState::from_json(&text)
                 .map(Some)
                 .map_err(|error| format!("quorum-state cannot be read: {error}")),

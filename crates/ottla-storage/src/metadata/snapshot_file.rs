@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use bytes::Bytes;
+use ottla_log::MayLack;
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_protocol::raft_records::{
@@ -159,6 +160,12 @@ pub enum SnapshotReadError {
     },
     #[error("{path}: {reason}")]
     Content { path: String, reason: String },
+}
+
+impl MayLack for SnapshotReadError {
+    fn is_lack_of_resources(&self) -> bool {
+        matches!(self, SnapshotReadError::Io { error, .. } if error.is_lack_of_resources())
+    }
 }
 
 /// Reads a complete snapshot.

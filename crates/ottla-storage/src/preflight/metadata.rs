@@ -108,7 +108,8 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
             loaded.load_snapshot(id, snapshot, &path)?;
             next_offset = id.end_offset;
         }
-        let segments: Vec<_> = whole_segments(dir, forced_offset(dir))
+        let forced = forced_offset(dir).map_err(unreadable)?;
+        let segments: Vec<_> = whole_segments(dir, forced)
             .map_err(|error| error.to_string())?
             .into_iter()
             .map(log_scan::SegmentFile::from)

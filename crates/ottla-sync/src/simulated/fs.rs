@@ -16,7 +16,7 @@ pub use crate::kernel::{ChangeTime, LockHolder, Space, Status, Writeback};
 pub use crate::simulation::state::disk::power_loss::PowerLoss;
 pub use crate::simulation::state::disk::{Disk, Faults};
 use crate::simulation::world;
-use disk::{Creation, Handle};
+use disk::{Creation, DirHandle, Handle};
 pub use metadata::{FileType, Metadata};
 
 /// The simulated disk of the caller, if it has one.
@@ -34,17 +34,14 @@ pub struct Dir(DirKind);
 #[derive(Debug)]
 enum DirKind {
     Kernel(kernel::Dir),
-    Simulated(Disk, PathBuf),
+    Simulated(DirHandle),
 }
 
 impl Dir {
     #[track_caller]
     pub fn open(path: &Path) -> io::Result<Dir> {
         Ok(Dir(match simulated() {
-            Some(disk) => {
-                disk.open_dir(path)?;
-                DirKind::Simulated(disk, path.to_owned())
-            }
+            Some(disk) => DirKind::Simulated(disk.open_dir(path)?),
             None => DirKind::Kernel(kernel::Dir::open(path)?),
         }))
     }
@@ -54,7 +51,7 @@ impl Dir {
     pub fn sync(&self) -> io::Result<()> {
         match &self.0 {
             DirKind::Kernel(dir) => dir.sync(),
-            DirKind::Simulated(disk, path) => disk.sync_dir(path),
+            DirKind::Simulated(handle) => handle.sync(),
         }
     }
 }

@@ -373,6 +373,39 @@ fn a_locked_file_is_free_when_its_process_is_gone() {
 }
 
 #[test]
+fn an_open_directory_takes_a_handle() {
+    use ottla_sync::fs::{Dir, Disk, File, read_dir};
+    const EMFILE: i32 = 24;
+    let body = || {
+        let disk = Disk::new(1, "disk");
+        let host = Host::new("host").with_disk(&disk);
+        let limited = disk.clone();
+        let main = host.spawn("main", move || {
+            limited.set_max_handles(1);
+            let dir = Dir::open("/".as_ref()).unwrap();
+            let refused = [
+                Dir::open("/".as_ref()).unwrap_err(),
+                File::create("/f").unwrap_err(),
+                read_dir("/").unwrap_err(),
+            ];
+            assert!(refused.iter().all(|it| it.raw_os_error() == Some(EMFILE)));
+            dir.sync().unwrap();
+            drop(dir);
+            assert_eq!(read_dir("/").unwrap().count(), 0);
+            let file = File::create("/f").unwrap();
+            assert_eq!(
+                Dir::open("/".as_ref()).unwrap_err().raw_os_error(),
+                Some(EMFILE)
+            );
+            drop(file);
+            Dir::open("/".as_ref()).unwrap();
+        });
+        main.join().unwrap();
+    };
+    run(Config::new(1), body).unwrap();
+}
+
+#[test]
 fn a_power_loss_changes_the_status_of_what_was_not_forced() {
     use ottla_sync::fs::{Dir, Disk, File, PowerLoss, status};
     let body = || {

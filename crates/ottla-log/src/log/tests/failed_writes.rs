@@ -319,6 +319,50 @@ fn a_rebuild_that_is_killed_keeps_the_aborted_transactions() {
     assert!(killed_between > 0, "no kill came between the two indexes");
 }
 
+/// The first attempt makes the index of aborted transactions, and finds no handle for the directory.
+/// Recovery from the recovery point of the second one does not make the index anew.
+#[test]
+fn a_flush_that_is_tried_again_forces_the_name_of_a_new_index() {
+    let append_and_flush = |disk: &Disk| {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = open_at(Offset(0), 1_000_000, crate::Handles::unlimited());
+        let append = |log: &mut Log, batch| {
+            log.append(&[batch], Timestamp(1_000_000)).unwrap();
+        };
+        append(&mut log, build(0, 1, 1_000_000, |builder| builder));
+        log.flush_job().unwrap().run().unwrap();
+        for path in ["/", "/data"] {
+            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+            dir.sync().unwrap();
+        }
+        append(&mut log, transactional(1, 1, 7, 0));
+        append(&mut log, end(2, 7, ControlRecordType::Abort));
+        let lacking = Faults {
+            dir_opens_fail: true,
+            ..Faults::default()
+        };
+        disk.set_faults("/", lacking);
+        let refused = log.flush_job().unwrap().run().unwrap_err();
+        assert!(refused.is_lack_of_resources(), "{refused}");
+        disk.set_faults("/", Faults::default());
+        log.flush_job().unwrap().run().unwrap();
+    };
+    for seed in 0..16 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            let of_host = disk.clone();
+            let main = host.spawn("main", move || append_and_flush(&of_host));
+            main.join().unwrap();
+            host.kill();
+            disk.lose_power(PowerLoss::Unordered);
+            let index = Path::new(DIR).join("00000000000000000000.txnindex");
+            disk.files().contains_key(&index)
+        };
+        assert!(run(Config::new(seed), body).unwrap(), "seed {seed}");
+    }
+}
+
 /// A write that fails on a full disk is truncated through the handle that wrote it. So other logs
 /// that take all handles in the meantime cause neither a failed disk nor a remaining partial batch.
 #[test]

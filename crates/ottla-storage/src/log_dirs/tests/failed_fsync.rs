@@ -139,6 +139,28 @@ fn no_thread_that_hears_of_a_failed_fsync_waits_for_the_note() {
     assert!(is_noted(&test));
 }
 
+/// The removal of many logs takes long, and the process may be killed before it ends.
+#[test]
+fn the_note_of_a_failed_fsync_overtakes_what_waits_on_its_thread() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let log = open(&dirs, 0);
+    let dir = &dirs.dirs[0];
+    let (hung_until, hangs) = std::sync::mpsc::channel::<()>();
+    dir.files.submit(Duration::ZERO, move || {
+        let _ = hangs.recv();
+    });
+    let (sender, was_noted) = std::sync::mpsc::channel();
+    let path = test.path();
+    dir.files.submit(Duration::ZERO, move || {
+        sender.send(FailedFsync::is_noted(&path)).unwrap();
+    });
+    let error = StorageError::fsync(&dir.path, ErrorKind::Other.into());
+    dirs.on_partition_error(&log.reader(), &error);
+    drop(hung_until);
+    assert!(was_noted.recv().unwrap());
+}
+
 #[test]
 fn the_note_of_a_failed_fsync_waits_for_a_file_handle() {
     on_simulated_disk(|disk| {

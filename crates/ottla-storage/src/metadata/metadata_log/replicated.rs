@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
-use ottla_log::{FileRegion, ReadError};
+use ottla_log::{FileRegion, ReadError, retry_lacking};
 use ottla_raft::{SnapshotId, StoredSnapshot};
 use ottla_records::RecordBatch;
 use ottla_sync::fs::{self, Dir, File};
@@ -143,7 +143,7 @@ impl MetadataLog {
     }
 
     /// Replaces the log by the fetched snapshot. The snapshot is read first, so that an unreadable
-    /// one changes nothing.
+    /// one changes nothing. Waits for file handles.
     pub fn install_snapshot(
         &mut self,
         id: SnapshotId,
@@ -151,7 +151,7 @@ impl MetadataLog {
     ) -> Result<Snapshot, MetadataLogError> {
         let path = self.dir.join(id.file_name());
         if let Some(partial) = self.partial_snapshot.take_if(|partial| partial.id == id) {
-            let read = read_snapshot(&partial.path);
+            let read = retry_lacking(|| read_snapshot(&partial.path));
             let snapshot = match read {
                 Ok(snapshot) => snapshot,
                 Err(error) => {
@@ -161,14 +161,17 @@ impl MetadataLog {
             };
             let renamed = (|| {
                 partial.file.sync_all()?;
+                // Before the rename, after which another attempt would take the name for forced.
+                let opened = retry_lacking(|| Dir::open(&self.dir))?;
                 fs::rename(&partial.path, &path)?;
-                Dir::open(&self.dir)?.sync()
+                opened.sync()
             })();
             renamed.map_err(|error| self.io_error("keep", &path, error))?;
             self.adopt_snapshot(id, partial.size_bytes, &snapshot, now)?;
             return Ok(snapshot);
         }
-        let snapshot = read_snapshot(&path).map_err(|error| self.error(error.to_string()))?;
+        let snapshot = retry_lacking(|| read_snapshot(&path));
+        let snapshot = snapshot.map_err(|error| self.error(error.to_string()))?;
         let size_bytes = fs::metadata(&path)
             .map_err(|error| self.error(error.to_string()))?
             .len();
@@ -185,9 +188,11 @@ impl MetadataLog {
         now: Timestamp,
     ) -> Result<(), MetadataLogError> {
         self.lower_forced_mark(id.end_offset)?;
-        self.log
-            .truncate_fully_and_start_at(id.end_offset, None, now)
-            .map_err(|error| self.log_error(&error))?;
+        retry_lacking(|| {
+            self.log
+                .truncate_fully_and_start_at(id.end_offset, None, now)
+        })
+        .map_err(|error| self.log_error(&error))?;
         self.maintain()?;
         let stored = StoredSnapshot {
             id,

@@ -117,9 +117,7 @@ impl Disk {
         let now = world::world().wall();
         let mut state = self.0.lock();
         let state = &mut *state;
-        if state.handles >= state.max_handles {
-            return Err(Errno::MFILE.into());
-        }
+        state.check_handle()?;
         let (dir_number, name) = state.tree.place(path)?;
         let found = state.tree.dirs[&dir_number].names.get(name).copied();
         let number = match found {
@@ -192,6 +190,8 @@ impl Disk {
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, FileType)>> {
         self.call(path, Call::Read)?;
         let state = self.0.lock();
+        // One handle, until it is listed.
+        state.check_handle()?;
         let dir = state.tree.dir(path)?;
         let entry = |(name, node): (&_, &Node)| match node {
             Node::File(_) => (path.join(name), FileType::File),
@@ -292,16 +292,23 @@ impl Disk {
         Ok(())
     }
 
-    /// The fault of opening a directory. It is no switch point, because its fsync is one.
-    pub(super) fn open_dir(&self, path: &Path) -> io::Result<()> {
-        match self.faults(path).dir_opens_fail {
-            true => Err(Errno::MFILE.into()),
-            false => Ok(()),
+    /// Opening a directory is no switch point, because its fsync is one.
+    pub(super) fn open_dir(&self, path: &Path) -> io::Result<DirHandle> {
+        if self.faults(path).dir_opens_fail {
+            return Err(Errno::MFILE.into());
         }
+        let mut state = self.0.lock();
+        state.check_handle()?;
+        state.handles += 1;
+        Ok(DirHandle {
+            disk: self.clone(),
+            path: path.to_owned(),
+            losses: state.losses,
+        })
     }
 
     #[track_caller]
-    pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let faults = self.call(path, Call::Sync)?;
         let fails = self.is_drawn(faults.syncs_fail_one_in);
         let mut state = self.0.lock();
@@ -330,6 +337,27 @@ fn metadata_of(file: &Inode) -> Metadata {
         len: file.bytes.len() as u64,
         modified: file.modified,
         file_type: FileType::File,
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct DirHandle {
+    disk: Disk,
+    path: PathBuf,
+    losses: u32,
+}
+
+impl DirHandle {
+    #[track_caller]
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.disk.sync_dir(&self.path)
+    }
+}
+
+impl Drop for DirHandle {
+    fn drop(&mut self) {
+        self.disk.0.lock().close_handle(self.losses);
     }
 }
 
@@ -509,8 +537,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let mut state = self.disk.0.lock();
         let state = &mut *state;
-        if state.losses == self.losses {
-            state.handles -= 1;
+        if state.close_handle(self.losses) {
             if state
                 .locks
                 .get(&self.number)

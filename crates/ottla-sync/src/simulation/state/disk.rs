@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use super::wait::new_object;
 use crate::simulation::random::Random;
@@ -63,6 +65,24 @@ pub(crate) struct DiskState {
 }
 
 impl DiskState {
+    /// Whether one more file or directory can be open.
+    pub(crate) fn check_handle(&self) -> io::Result<()> {
+        match self.handles < self.max_handles {
+            true => Ok(()),
+            false => Err(Errno::MFILE.into()),
+        }
+    }
+
+    /// Closes a handle that was opened after this number of power losses. Returns whether it was
+    /// still open.
+    pub(crate) fn close_handle(&mut self, losses: u32) -> bool {
+        let is_open = self.losses == losses;
+        if is_open {
+            self.handles -= 1;
+        }
+        is_open
+    }
+
     pub(crate) fn room(&self, faults: &Faults) -> u64 {
         let used = |file: &Inode| file.bytes.len() as u64;
         match self.capacity {
@@ -96,7 +116,7 @@ impl Disk {
         self.0.lock().capacity = bytes;
     }
 
-    /// Limits the number of open files.
+    /// Limits the number of open files and directories.
     pub fn set_max_handles(&self, handles: u32) {
         self.0.lock().max_handles = handles;
     }

@@ -204,12 +204,12 @@ fn the_mark_is_lowered_if_a_snapshot_replaces_forced_records_at_a_start() {
     assert_eq!(log.flush().expect("is forced"), Offset(5));
     log.close().expect("closes");
     let path = dir.path().join(METADATA_DIR);
-    assert_eq!(forced_offset(&path), Offset(5));
+    assert_eq!(forced_offset(&path).expect("is read"), Offset(5));
     let snapshot = id(3, 2);
     std::fs::write(path.join(snapshot.file_name()), bytes_of(snapshot)).expect("is written");
     let (log, _) = open(dir.path());
     assert_eq!(log.log_end_offset(), Offset(3));
-    assert_eq!(forced_offset(&path), Offset(3));
+    assert_eq!(forced_offset(&path).expect("is read"), Offset(3));
 }
 
 /// A log on a simulated disk with three forced records, and three unforced ones of an epoch.
@@ -224,6 +224,31 @@ fn with_unforced_records(epoch: i32) -> MetadataLog {
     log.append_fetched(&batches(3..6, epoch), NOW)
         .expect("appends");
     log
+}
+
+/// Each step of it opens files.
+#[test]
+fn a_start_waits_for_file_handles() {
+    for seed in 1..=16 {
+        let run = simulation::run(Config::new(seed), move || {
+            let disk = Disk::new(seed, "controller");
+            let host = Host::new("controller").with_disk(&disk);
+            let short = disk.clone();
+            let started = host.spawn("main", move || {
+                drop(with_unforced_records(2));
+                let lacking = Faults {
+                    opens_fail_one_in: 3,
+                    ..Faults::default()
+                };
+                short.set_faults("/", lacking);
+                let (log, _) = open(Path::new("/data"));
+                short.set_faults("/", Faults::default());
+                log.log_end_offset()
+            });
+            assert_eq!(started.join().expect("opens"), Offset(6), "seed {seed}");
+        });
+        run.result.expect("the start waits");
+    }
 }
 
 /// The quorum counts them as forced, also before the next append. A flush would need space for the
