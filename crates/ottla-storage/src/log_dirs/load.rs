@@ -1,8 +1,9 @@
 //! Loading the logs of all directories at start, several at a time.
 //!
 //! A directory whose files cannot be read goes offline; the other directories stay online. If file
-//! handles or memory are missing, loading waits for them, and refuses the start in the end. An
-//! unrecognisable directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
+//! handles or memory are missing, loading waits for them. In the end, a log without them is loaded
+//! later; a directory or the copy of a move without them refuses the start. An unrecognisable
+//! directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
 //!
 //! Kafka: `LogManager.loadLogs`.
 

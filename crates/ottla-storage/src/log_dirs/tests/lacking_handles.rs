@@ -6,6 +6,7 @@ use ottla_log::checkpoint::CleanShutdown;
 use ottla_sync::fs::{Faults, PowerLoss};
 
 use super::*;
+use crate::log_dirs::log_dir::REMOVAL_PAUSE;
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -133,6 +134,34 @@ fn an_unfinished_move_is_loaded_when_there_are_handles() {
                 .unwrap()
         });
         assert_eq!(dirs.future_directory_of(&partition(0)), Some(to_id));
+    });
+}
+
+/// A stop waits for the thread that removes it.
+#[test]
+fn a_deleted_log_is_removed_when_there_are_handles() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let dir = &dirs.dirs[0];
+        let path = dir.path.join("removed");
+        let is_there = || ottla_sync::fs::metadata(&path).is_ok();
+        let remove_without_handles = || {
+            ottla_sync::fs::create_dir_all(&path).unwrap();
+            disk.set_max_handles(0);
+            dir.remove_later(path.clone(), Duration::ZERO);
+            ottla_sync::thread::sleep(SHORT);
+            assert!(is_there());
+        };
+        remove_without_handles();
+        disk.set_max_handles(u32::MAX);
+        ottla_sync::thread::sleep(REMOVAL_PAUSE * 2);
+        assert!(!is_there());
+        remove_without_handles();
+        let began = ottla_sync::time::now();
+        dir.files.stop();
+        assert!(ottla_sync::time::now() - began < SHORT);
+        assert!(is_there());
     });
 }
 
