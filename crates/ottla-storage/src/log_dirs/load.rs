@@ -1,8 +1,9 @@
 //! Loading the logs of all directories at start, several at a time.
 //!
 //! A directory whose files cannot be read goes offline; the other directories stay online. If file
-//! handles or memory are missing, loading waits for them, and refuses the start in the end. An
-//! unrecognisable directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
+//! handles or memory are missing, loading waits for them. In the end, a log without them is loaded
+//! later; a directory or the copy of a move without them refuses the start. An unrecognisable
+//! directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
 //!
 //! Kafka: `LogManager.loadLogs`.
 
@@ -16,7 +17,8 @@ use ottla_config::TopicConfig;
 use ottla_log::checkpoint::{OffsetCheckpoint, PartitionMetadata};
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_log::{
-    CleanLogs, Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
+    CleanLogs, Handles, Log, LogError, MayLack, OpenParams, RecoveryProgress, StorageError,
+    retry_lacking,
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
@@ -482,13 +484,21 @@ fn superseded(
             };
             let (other_dir, others) = &listed[other.0];
             let other_path = &others[other.1].1;
-            let assigned = (settings.assigned)(partition).filter(|(topic_id, _)| {
-                [path, other_path].iter().all(|path| {
-                    let metadata = retry_lacking(|| PartitionMetadata::read(path));
-                    let metadata = metadata.ok().flatten();
-                    metadata.is_some_and(|metadata| metadata.topic_id == *topic_id)
-                })
-            });
+            let mut topic_ids = Vec::new();
+            for path in [path, other_path] {
+                match retry_lacking(|| PartitionMetadata::read(path)) {
+                    Ok(metadata) => topic_ids.push(metadata.map(|metadata| metadata.topic_id)),
+                    // Not the sentence below, which has somebody delete one of them.
+                    Err(error) if error.is_lack_of_resources() => {
+                        return Err(format!(
+                            "partition {partition} lies in two directories, and its topic ID cannot be read for now: {error}"
+                        ));
+                    }
+                    Err(_) => topic_ids.push(None),
+                }
+            }
+            let assigned = (settings.assigned)(partition)
+                .filter(|(topic_id, _)| topic_ids.iter().all(|it| *it == Some(*topic_id)));
             let directory = assigned.map(|(_, directory)| directory);
             if directory == Some(listed[number].0.directory_id) {
                 superseded.push(other);

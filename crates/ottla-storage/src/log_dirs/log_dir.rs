@@ -9,7 +9,8 @@ use ottla_log::checkpoint::{
     CheckpointMarks, CleanShutdown, FAILED_FSYNC_FILE, FailedFsync, OffsetCheckpoint,
 };
 use ottla_log::{
-    CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, StorageError, force_again, retry_lacking,
+    CLEAN_LOGS_FILE, CleanLog, CleanLogs, LogReader, MayLack, StorageError, force_again,
+    retry_lacking,
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,9 @@ use super::dir_threads::DirThreads;
 use super::disk_space::DiskSpace;
 use super::lock::DirLock;
 use super::worker::Worker;
+
+/// After this time, the removal of a directory that lacked a file handle is tried again.
+pub(super) const REMOVAL_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct LogDir {
@@ -289,9 +293,12 @@ impl LogDir {
         synced.map_err(|error| StorageError::fsync(&self.path, error))
     }
 
-    /// Removes a directory, whose new name is on disk, after the delay for readers.
+    /// Removes a directory, whose new name is on disk, after the delay for readers. If a file handle is
+    /// missing, it is tried again later: the forced deletions of other logs run on the same thread,
+    /// and a stop waits for it. After a stop, the next start removes the directory.
     pub(super) fn remove_later(&self, path: PathBuf, delay: Duration) {
-        self.files.submit(delay, move || remove_dir(&path));
+        let remove = move || remove_dir(&path);
+        self.files.submit_until_done(delay, REMOVAL_PAUSE, remove);
     }
 
     /// What the last clean stop has written of the logs; empty without a marker.
@@ -401,11 +408,14 @@ fn note_failed_fsync(log_dir: &Path, has_failed: &Mutex<bool>) {
     }
 }
 
-fn remove_dir(path: &Path) {
-    match retry_lacking(|| ottla_sync::fs::remove_dir_all(path)) {
+/// Returns false if it is to be tried again.
+fn remove_dir(path: &Path) -> bool {
+    match ottla_sync::fs::remove_dir_all(path) {
+        Err(error) if error.is_lack_of_resources() => return false,
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(dir = %path.display(), %error, "a deleted log could not be removed");
         }
         _ => {}
     }
+    true
 }

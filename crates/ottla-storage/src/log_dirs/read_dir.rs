@@ -75,15 +75,16 @@ impl DirFiles {
         // All but one have an entry for nearly every log.
         ottla_sync::thread::scope(|scope| {
             let clean_logs = scope.spawn(|| dir.clean_logs());
-            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
-            let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT);
-            let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT);
+            // After an error, the others would wait for file handles, too, each as long.
+            let recovery_points = read(RECOVERY_POINT_CHECKPOINT)?;
+            let log_start_offsets = read(LOG_START_OFFSET_CHECKPOINT)?;
+            let high_watermarks = read(REPLICATION_OFFSET_CHECKPOINT)?;
             let clean_logs = clean_logs.join();
             Ok(DirFiles {
                 clean_logs: clean_logs.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                recovery_points: recovery_points?,
-                log_start_offsets: log_start_offsets?,
-                high_watermarks: high_watermarks?,
+                recovery_points,
+                log_start_offsets,
+                high_watermarks,
             })
         })
     }

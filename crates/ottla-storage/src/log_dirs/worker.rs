@@ -93,30 +93,23 @@ impl Worker {
     /// Runs `task` after `delay`. Dropped without running if the worker is stopped; returns whether
     /// it is not.
     pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) -> bool {
-        self.enqueue(false, delay, Box::new(task))
+        self.shared.enqueue(false, delay, Box::new(task))
     }
 
     /// The same for a task that no waiting one may delay.
     pub(super) fn submit_first(&self, task: impl FnOnce() + Send + 'static) -> bool {
-        self.enqueue(true, Duration::ZERO, Box::new(task))
+        self.shared.enqueue(true, Duration::ZERO, Box::new(task))
     }
 
-    fn enqueue(&self, is_urgent: bool, delay: Duration, task: Task) -> bool {
-        let mut queue = self.shared.queue.lock();
-        if queue.is_stopping {
-            return false;
-        }
-        let number = queue.next_number;
-        queue.next_number += 1;
-        queue.tasks.push(Reverse(Entry {
-            is_urgent,
-            due: ottla_sync::time::now() + delay,
-            number,
-            is_delayed: !delay.is_zero(),
-            task,
-        }));
-        self.shared.changed.notify_one();
-        true
+    /// Runs `task` after `delay`, and again after every `pause` until it returns true. Other tasks run
+    /// in between, and a stop does not wait for it.
+    pub(super) fn submit_until_done(
+        &self,
+        delay: Duration,
+        pause: Duration,
+        task: impl FnMut() -> bool + Send + 'static,
+    ) {
+        submit_until_done(&self.shared, delay, pause, task);
     }
 
     /// Runs the tasks submitted without a delay, drops the delayed ones, and ends the thread.
@@ -137,7 +130,43 @@ impl Drop for Worker {
     }
 }
 
+fn submit_until_done(
+    shared: &Arc<Shared>,
+    delay: Duration,
+    pause: Duration,
+    mut task: impl FnMut() -> bool + Send + 'static,
+) {
+    let queue = Arc::downgrade(shared);
+    let attempt = move || {
+        if !task()
+            && let Some(shared) = queue.upgrade()
+        {
+            submit_until_done(&shared, pause, pause, task);
+        }
+    };
+    shared.enqueue(false, delay, Box::new(attempt));
+}
+
 impl Shared {
+    /// Returns whether the worker is not stopped.
+    fn enqueue(&self, is_urgent: bool, delay: Duration, task: Task) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.is_stopping {
+            return false;
+        }
+        let number = queue.next_number;
+        queue.next_number += 1;
+        queue.tasks.push(Reverse(Entry {
+            is_urgent,
+            due: ottla_sync::time::now() + delay,
+            number,
+            is_delayed: !delay.is_zero(),
+            task,
+        }));
+        self.changed.notify_one();
+        true
+    }
+
     fn run(&self) {
         while let Some(task) = self.next() {
             task();

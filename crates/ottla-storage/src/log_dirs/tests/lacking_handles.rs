@@ -6,6 +6,7 @@ use ottla_log::checkpoint::CleanShutdown;
 use ottla_sync::fs::{Faults, PowerLoss};
 
 use super::*;
+use crate::log_dirs::log_dir::REMOVAL_PAUSE;
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -110,6 +111,39 @@ fn a_start_is_refused_if_handles_are_missing_for_long() {
     });
 }
 
+/// Of the two, one is complete; without the topic ID, it is not known which.
+#[test]
+fn no_log_is_to_be_deleted_because_handles_are_missing() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(2);
+        let dirs = test.load().unwrap();
+        let ids = dirs.online_directory_ids();
+        drop(dirs);
+        for path in test.paths() {
+            let log = path.join("topic-0");
+            ottla_sync::fs::create_dir_all(&log).unwrap();
+            let metadata = PartitionMetadata { topic_id: TOPIC_ID };
+            metadata.write(&log).unwrap();
+        }
+        let loading = Loading::default();
+        let assigned = |_: &TopicPartition| Some((TOPIC_ID, ids[0]));
+        let settings = LoadSettings {
+            assigned: &assigned,
+            ..load_settings(&loading)
+        };
+        let dirs = test.open().unwrap();
+        dirs.read_ahead();
+        disk.set_max_handles(0);
+        let refused = dirs.load(&settings).unwrap_err();
+        disk.set_max_handles(u32::MAX);
+        assert!(refused.contains("cannot be read for now"), "{refused}");
+        assert!(!refused.contains("delete"), "{refused}");
+        dirs.abandon();
+        drop(dirs);
+        test.open().unwrap().load(&settings).unwrap();
+    });
+}
+
 #[test]
 fn an_unfinished_move_is_loaded_when_there_are_handles() {
     on_simulated_disk(|disk| {
@@ -133,6 +167,34 @@ fn an_unfinished_move_is_loaded_when_there_are_handles() {
                 .unwrap()
         });
         assert_eq!(dirs.future_directory_of(&partition(0)), Some(to_id));
+    });
+}
+
+/// A stop waits for the thread that removes it.
+#[test]
+fn a_deleted_log_is_removed_when_there_are_handles() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let dir = &dirs.dirs[0];
+        let path = dir.path.join("removed");
+        let is_there = || ottla_sync::fs::metadata(&path).is_ok();
+        let remove_without_handles = || {
+            ottla_sync::fs::create_dir_all(&path).unwrap();
+            disk.set_max_handles(0);
+            dir.remove_later(path.clone(), Duration::ZERO);
+            ottla_sync::thread::sleep(SHORT);
+            assert!(is_there());
+        };
+        remove_without_handles();
+        disk.set_max_handles(u32::MAX);
+        ottla_sync::thread::sleep(REMOVAL_PAUSE * 2);
+        assert!(!is_there());
+        remove_without_handles();
+        let began = ottla_sync::time::now();
+        dir.files.stop();
+        assert!(ottla_sync::time::now() - began < SHORT);
+        assert!(is_there());
     });
 }
 
