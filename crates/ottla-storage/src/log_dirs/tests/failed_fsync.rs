@@ -9,6 +9,7 @@ use ottla_sync::fs::{Faults, PowerLoss};
 use super::disk_trouble::with_failing_fsyncs;
 use super::*;
 use crate::log_dirs::load::RELOAD_PAUSE;
+use crate::log_dirs::log_dir::LogDir;
 
 fn is_noted(test: &Dirs) -> bool {
     FailedFsync::is_noted(&test.path())
@@ -119,6 +120,15 @@ fn a_log_whose_close_could_not_be_forced_is_noted() {
     });
 }
 
+/// Occupies the thread that deletes files of a directory until the result is dropped.
+fn occupy(dir: &LogDir) -> std::sync::mpsc::Sender<()> {
+    let (until, hangs) = std::sync::mpsc::channel();
+    dir.files.submit(Duration::ZERO, move || {
+        let _ = hangs.recv();
+    });
+    until
+}
+
 /// A flush fails on a thread that serves requests of all directories.
 #[test]
 fn no_thread_that_hears_of_a_failed_fsync_waits_for_the_note() {
@@ -126,10 +136,7 @@ fn no_thread_that_hears_of_a_failed_fsync_waits_for_the_note() {
     let dirs = test.load().unwrap();
     let log = open(&dirs, 0);
     let dir = &dirs.dirs[0];
-    let (hung_until, hangs) = std::sync::mpsc::channel::<()>();
-    dir.files.submit(Duration::ZERO, move || {
-        let _ = hangs.recv();
-    });
+    let hung_until = occupy(dir);
     let error = StorageError::fsync(&dir.path, ErrorKind::Other.into());
     dirs.on_partition_error(&log.reader(), &error);
     assert!(!dir.is_online());
@@ -146,10 +153,7 @@ fn the_note_of_a_failed_fsync_overtakes_what_waits_on_its_thread() {
     let dirs = test.load().unwrap();
     let log = open(&dirs, 0);
     let dir = &dirs.dirs[0];
-    let (hung_until, hangs) = std::sync::mpsc::channel::<()>();
-    dir.files.submit(Duration::ZERO, move || {
-        let _ = hangs.recv();
-    });
+    let hung_until = occupy(dir);
     let (sender, was_noted) = std::sync::mpsc::channel();
     let path = test.path();
     dir.files.submit(Duration::ZERO, move || {
